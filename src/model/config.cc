@@ -45,6 +45,11 @@ bool is_gemma(ModelFamily family) {
   return family == ModelFamily::kGemma2 || family == ModelFamily::kGemma3;
 }
 
+bool has_head_norms(ModelFamily family) {
+  return family == ModelFamily::kQwen3 || family == ModelFamily::kQwen3Moe ||
+         family == ModelFamily::kGemma3;
+}
+
 std::optional<ModelFamily> try_find_family(std::string_view architecture) {
   for (const Architecture& known : kArchitectures) {
     if (known.name == architecture) {
@@ -137,44 +142,13 @@ void read_projections(JsonFields& fields, ModelConfig& config) {
   const bool attention_bias = fields.boolean("attention_bias", false);
   config.mlp_bias = fields.boolean("mlp_bias", false);
   config.tied_embeddings = fields.boolean("tie_word_embeddings", is_gemma(config.family));
-  config.head_norms = config.family == ModelFamily::kQwen3 ||
-                      config.family == ModelFamily::kQwen3Moe ||
-                      config.family == ModelFamily::kGemma3;
+  config.head_norms = has_head_norms(config.family);
   // Qwen2 always has biases on q, k and v, and never on the output; the others say.
   const bool qwen2 = config.family == ModelFamily::kQwen2;
   config.qkv_bias = qwen2 || attention_bias;
   config.output_bias = !qwen2 && attention_bias;
   if (config.family != ModelFamily::kLlama && config.mlp_bias) {
     fields.fail(ErrorCode::kUnsupported, "mlp_bias", "only Llama models have it");
-  }
-}
-
-void read_yarn(JsonFields& scaling, RopeConfig& rope) {
-  rope.scaling = RopeConfig::Scaling::kYarn;
-  rope.factor = scaling.positive("factor", std::nullopt);
-  rope.original_context_tokens =
-      scaling.integer("original_max_position_embeddings", kContextRange, std::nullopt);
-  rope.fast_turns = scaling.positive("beta_fast", 32.0);
-  rope.slow_turns = scaling.positive("beta_slow", 1.0);
-  if (scaling.status().ok() && rope.fast_turns <= rope.slow_turns) {
-    scaling.fail(ErrorCode::kInvalidArgument, "beta_fast", "must exceed beta_slow");
-  }
-  if (scaling.status().ok() && rope.theta <= 1.0) {
-    scaling.fail(ErrorCode::kInvalidArgument, "rope_theta", "must exceed 1 with yarn");
-  }
-  if (!scaling.boolean("truncate", true)) {
-    scaling.fail(ErrorCode::kUnsupported, "truncate", "only true is supported");
-  }
-  const bool given = scaling.find_or_null("mscale") != nullptr;
-  if (given != (scaling.find_or_null("mscale_all_dim") != nullptr)) {
-    scaling.fail(ErrorCode::kUnsupported, given ? "mscale_all_dim" : "mscale",
-                 "missing: mscale and mscale_all_dim are supported together only");
-  } else if (given) {
-    rope.mscale = scaling.positive("mscale", std::nullopt);
-    rope.mscale_all_dim = scaling.positive("mscale_all_dim", std::nullopt);
-  }
-  if (scaling.find_or_null("attention_factor") != nullptr) {
-    rope.attention_factor = scaling.positive("attention_factor", std::nullopt);
   }
 }
 
@@ -191,94 +165,59 @@ void read_gemma(JsonFields& fields, ModelConfig& config) {
   };
   config.score_cap = cap("attn_logit_softcapping", 50.0);
   config.logit_cap = cap("final_logit_softcapping", 30.0);
-  if (config.family == ModelFamily::kGemma3) config.rope.theta = 1e6;  // unless the file says
 }
 
-// The newest files have rope_parameters for each type of layer.
-const Json* of_layer_type_or_null(const JsonFields& fields, const char* type) {
-  const Json* nested = fields.find_or_null("rope_parameters");
-  if (nested == nullptr || !nested->is_object()) return nullptr;
-  const auto own = nested->find(type);
-  return own != nested->end() && own->is_object() ? &*own : nullptr;
+// What other families' files have and these do not compute, and the value that changes nothing.
+struct Refused {
+  const char* name;
+  Json neutral;
+};
+const std::array<Refused, 13>& refused_fields() {
+  static const std::array<Refused, 13> fields = {{
+      {"use_bidirectional_attention", false},
+      {"is_causal", true},
+      {"partial_rotary_factor", 1.0},
+      {"dual_chunk_attention_config", Json::object()},
+      {"no_rope_layers", Json::array()},
+      {"clip_qkv", nullptr},
+      {"alibi", false},
+      {"logit_scale", 1.0},
+      {"logits_scaling", 1.0},
+      {"attention_multiplier", 1.0},
+      {"embedding_multiplier", 1.0},
+      {"residual_multiplier", 1.0},
+      {"llama_4_scaling_beta", 0.0},
+  }};
+  return fields;
 }
 
-// Old files nest all of it in rope_scaling beside rope_theta; new ones have rope_parameters with
-// both.
-void read_rope(JsonFields& fields, RopeConfig& rope, std::string_view file_name) {
-  rope.theta = fields.positive("rope_theta", rope.theta);
-  const Json* nested = fields.find_or_null("rope_parameters");
-  const std::string_view nested_name = nested != nullptr ? "rope_parameters" : "rope_scaling";
-  if (nested == nullptr) {
-    nested = fields.find_or_null("rope_scaling");
-  }
-  if (nested == nullptr) {
-    return;
-  }
-  if (const Json* own = of_layer_type_or_null(fields, "full_attention")) nested = own;
-  if (!nested->is_object()) {
-    fields.fail(ErrorCode::kInvalidArgument, nested_name, "must be an object");
-    return;
-  }
-  JsonFields scaling(*nested, file_name, std::string(nested_name) + ".");
-  rope.theta = scaling.positive("rope_theta", rope.theta);
-  const char* type_name = scaling.find_or_null("rope_type") != nullptr ? "rope_type" : "type";
-  const std::string type = scaling.text(type_name, "default");
-  if (type == "linear") {
-    rope.scaling = RopeConfig::Scaling::kLinear;
-    rope.factor = scaling.positive("factor", std::nullopt);
-  } else if (type == "llama3") {
-    rope.scaling = RopeConfig::Scaling::kLlama3;
-    rope.factor = scaling.positive("factor", std::nullopt);
-    rope.low_frequency_factor = scaling.positive("low_freq_factor", std::nullopt);
-    rope.high_frequency_factor = scaling.positive("high_freq_factor", std::nullopt);
-    rope.original_context_tokens =
-        scaling.integer("original_max_position_embeddings", kContextRange, std::nullopt);
-    if (scaling.status().ok() && rope.high_frequency_factor <= rope.low_frequency_factor) {
-      scaling.fail(ErrorCode::kInvalidArgument, "high_freq_factor", "must exceed low_freq_factor");
+// Gemma's own name of it comes before the older one; the other families have that alone.
+void refuse_activations(JsonFields& fields, bool gemma) {
+  const std::string known = gemma ? "gelu_pytorch_tanh" : "silu";
+  for (const char* const name : {"hidden_activation", "hidden_act"}) {
+    const std::string activation = fields.text(name, known);
+    if (activation != known) {
+      fields.fail(ErrorCode::kUnsupported, name,
+                  "'" + printable(activation) + "' is not supported; known is " + known);
     }
-  } else if (type == "yarn") {
-    read_yarn(scaling, rope);
-  } else if (type != "default") {
-    scaling.fail(
-        ErrorCode::kUnsupported, type_name,
-        "'" + printable(type) + "' is not supported; known are default linear llama3 yarn");
+    if (gemma && fields.find_or_null(name) != nullptr) return;
   }
-  fields.adopt(scaling.status());
 }
 
 // Things that change the arithmetic and that this build does not have.
 void refuse_unsupported(JsonFields& fields, const ModelConfig& config) {
   const bool gemma = is_gemma(config.family);
-  const char* const act =
-      fields.find_or_null("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
-  const std::string known = gemma ? "gelu_pytorch_tanh" : "silu";
-  const std::string activation = fields.text(act, known);
-  if (activation != known) {
-    fields.fail(ErrorCode::kUnsupported, act,
-                "'" + printable(activation) + "' is not supported; known is " + known);
+  refuse_activations(fields, gemma);
+  for (const Refused& refused : refused_fields()) {
+    fields.refuse_unless(refused.name, refused.neutral);
   }
-  if (fields.boolean("use_bidirectional_attention", false)) {
-    fields.fail(ErrorCode::kUnsupported, "use_bidirectional_attention", "only false is supported");
+  for (const char* const name : {"use_qk_norm", "qk_norm", "qk_layernorm"}) {
+    fields.refuse_unless(name, has_head_norms(config.family));
   }
-  if (fields.positive("partial_rotary_factor", 1.0) != 1.0) {
-    fields.fail(ErrorCode::kUnsupported, "partial_rotary_factor", "only 1 is supported");
+  if (gemma) return;
+  for (const char* const name : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    fields.refuse_unless(name, nullptr);
   }
-}
-
-// Layers with a window turn by a frequency of their own, unscaled.
-void read_windowed_rope(JsonFields& fields, ModelConfig& config, std::string_view file_name) {
-  if (config.family != ModelFamily::kGemma3 || config.windows.tokens == 0) return;
-  RopeConfig rope;
-  rope.theta = fields.positive("rope_local_base_freq", 10000.0);
-  if (const Json* nested = of_layer_type_or_null(fields, "sliding_attention")) {
-    JsonFields own(*nested, file_name, "rope_parameters.sliding_attention.");
-    rope.theta = own.positive("rope_theta", rope.theta);
-    if (own.text("rope_type", "default") != "default") {
-      own.fail(ErrorCode::kUnsupported, "rope_type", "only default is supported");
-    }
-    fields.adopt(own.status());
-  }
-  config.windowed_rope = rope;
 }
 
 void read_dtype(JsonFields& fields, ModelConfig& config) {
@@ -350,20 +289,6 @@ std::string_view model_family_name(ModelFamily family) {
   return "unknown";
 }
 
-std::string_view rope_scaling_name(RopeConfig::Scaling scaling) {
-  switch (scaling) {
-    case RopeConfig::Scaling::kNone:
-      return "none";
-    case RopeConfig::Scaling::kLinear:
-      return "linear";
-    case RopeConfig::Scaling::kLlama3:
-      return "llama3";
-    case RopeConfig::Scaling::kYarn:
-      return "yarn";
-  }
-  return "unknown";
-}
-
 KvShape ModelConfig::pool_shape() const {
   KvShape shape;
   shape.layers = layers - windows.count();
@@ -398,8 +323,9 @@ Result<ModelConfig> parse_config(std::string_view json, std::string_view file_na
   read_mixture(fields, config);
   config.windows = read_windows(fields, config.family, config.layers);
   if (is_gemma(config.family)) read_gemma(fields, config);
-  read_rope(fields, config.rope, file_name);
-  read_windowed_rope(fields, config, file_name);
+  const bool gemma3 = config.family == ModelFamily::kGemma3;
+  config.rope = read_rope(fields, config.family, gemma3 ? 1e6 : 1e4);
+  if (gemma3 && config.windows.tokens > 0) config.windowed_rope = read_windowed_rope(fields);
   read_dtype(fields, config);
   read_special_tokens(fields, config, file_name);
   STEMMA_RETURN_IF_ERROR(fields.status());

@@ -20,6 +20,7 @@
 #include "model/coded_config.h"
 #include "model/latent_config.h"
 #include "model/mixture_config.h"
+#include "model/rope_config.h"
 #include "model/window_config.h"
 #include "stemma/ids.h"
 #include "stemma/kv_shape.h"
@@ -42,36 +43,6 @@ enum class ModelFamily : std::uint8_t {
 // "llama", "qwen2", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3", "mistral",
 // "gemma2", "gemma3"
 std::string_view model_family_name(ModelFamily family);
-
-// Rotary position embedding (Su et al. 2021): pair i of a head turns by position × theta^(−2i /
-// head_dim).
-struct RopeConfig {
-  enum class Scaling : std::uint8_t {
-    kNone,
-    kLinear,  // positions divided by `factor`
-    kLlama3,  // slow pairs divided by `factor`, fast ones kept, a ramp between (Llama 3.1)
-    kYarn,    // the same with the ramp over the pairs, and longer vectors (Peng et al. 2023)
-  };
-
-  double theta = 10000.0;
-  Scaling scaling = Scaling::kNone;
-  double factor = 1.0;
-  double low_frequency_factor = 1.0;
-  double high_frequency_factor = 4.0;
-  std::int64_t original_context_tokens = 8192;
-  double fast_turns = 32.0;  // kYarn: pairs that turn at least this often in the original context
-  double slow_turns = 1.0;   // are kept, those that turn at most this often divided
-  // kYarn: how much longer turned vectors get, and which part of it scores take back in latent
-  // attention; attention_factor, unless 0, is the length itself (vector_length in rope.h).
-  double mscale = 1.0;
-  double mscale_all_dim = 0.0;
-  double attention_factor = 0.0;
-
-  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
-};
-
-std::string_view rope_scaling_name(
-    RopeConfig::Scaling scaling);  // "none", "linear", "llama3", "yarn"
 
 // What the gate of an MLP passes through: x / (1 + exp(-x)), or Gaussian error linear units in
 // their approximation by tanh.

@@ -2,6 +2,7 @@
 // computed is one line that names the file and the field.
 #include "model/config.h"
 
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -103,6 +104,79 @@ TEST(Config, RopeInTheNewForm) {
   EXPECT_EQ(config.rope.scaling, RopeConfig::Scaling::kLinear);
   EXPECT_EQ(config.rope.factor, 2.0);
   EXPECT_EQ(config.weights_dtype, DType::kF32);
+}
+
+TEST(Config, RopeScalingBesideTheNewFormSaysHow) {
+  const auto text = [](const std::string& extra) {
+    return config_text("Qwen3ForCausalLM", R"(,"rope_parameters":{"rope_type":"default",
+        "rope_theta":1000000.0},"rope_scaling":)" +
+                                               extra);
+  };
+  const RopeConfig rope = parse(text(R"({"rope_type":"yarn","factor":4.0,
+      "original_max_position_embeddings":128})"))
+                              .rope;
+  EXPECT_EQ(rope.scaling, RopeConfig::Scaling::kYarn);
+  EXPECT_EQ(rope.factor, 4.0);
+  EXPECT_EQ(rope.theta, 1e6) << "which the other says alone";
+  EXPECT_EQ(parse(text("{}")).rope.theta, 1e6);
+  EXPECT_EQ(parse(text("null")).rope.scaling, RopeConfig::Scaling::kNone);
+  EXPECT_THAT(error_of(text(R"({"rope_type":"linear","factor":2.0,"rope_theta":5})")),
+              testing::HasSubstr("rope_scaling: contradicts rope_parameters"));
+}
+
+TEST(Config, TwoRopeScalingsMustAgree) {
+  const auto text = [](const std::string& factor) {
+    return config_text("LlamaForCausalLM",
+                       R"(,"rope_parameters":{"rope_type":"linear","factor":2.0},
+        "rope_scaling":{"type":"linear","factor":)" +
+                           factor + "}");
+  };
+  EXPECT_EQ(parse(text("2")).rope.factor, 2.0);
+  EXPECT_THAT(error_of(text("4")), testing::HasSubstr("rope_scaling: contradicts"));
+}
+
+TEST(Config, WhatATypeOfRopeDoesNotHaveIsRefusedByName) {
+  const std::string yarn =
+      R"("rope_type":"yarn","factor":4.0,"original_max_position_embeddings":128,)";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("factor":8.0)", "factor: is nothing that the type default has"},
+      {R"("rope_type":"linear","factor":2,"beta_fast":8)", "beta_fast: is nothing"},
+      {R"("rope_type":"default","mrope_section":[1])", "mrope_section: is nothing"},
+      {R"("rope_type":"default","type":"linear","factor":2)", "type: is another than rope_type"},
+      {R"("partial_rotary_factor":0.5)", "partial_rotary_factor: only 1.0"},
+      {yarn + R"("attn_factor":2.0)", "attn_factor: only 1.0"},
+      {yarn + R"("extrapolation_factor":0.5)", "extrapolation_factor: only 1.0"},
+      {yarn + R"("llama_4_scaling_beta":0.1)", "llama_4_scaling_beta: only 0.0"},
+      {R"("full_attention":{"rope_type":"default"})", "full_attention: is nothing"},
+  };
+  for (const char* const name : {"rope_parameters", "rope_scaling"}) {
+    for (const auto& [object, expected] : cases) {
+      EXPECT_THAT(error_of(config_text("LlamaForCausalLM",
+                                       R"(,")" + std::string(name) + R"(":{)" + object + "}")),
+                  testing::HasSubstr(std::string(name) + "." + expected));
+    }
+  }
+  EXPECT_EQ(parse(config_text("LlamaForCausalLM", R"(,"rope_scaling":{)" + yarn +
+                                                      R"("type":"yarn","attn_factor":1,
+      "mscale":null,"finetuned":true,"partial_rotary_factor":1.0})"))
+                .rope.scaling,
+            RopeConfig::Scaling::kYarn)
+      << "what changes nothing is taken";
+}
+
+TEST(Config, Gemma3WindowsAreNotScaled) {
+  const auto text = [](const std::string& own) {
+    return config_text("Gemma3ForCausalLM", R"(,"sliding_window":512,"head_dim":64,
+        "layer_types":["sliding_attention","full_attention"],
+        "rope_parameters":{"sliding_attention":)" +
+                                                own + "}");
+  };
+  EXPECT_THAT(error_of(text(R"({"type":"linear","factor":8.0})")),
+              testing::HasSubstr("rope_parameters.sliding_attention.rope_type: only default"));
+  EXPECT_THAT(error_of(text(R"({"factor":8.0})")),
+              testing::HasSubstr("rope_parameters.sliding_attention.factor: is nothing"));
+  EXPECT_EQ(parse(text(R"({"rope_theta":5.0})")).windowed_rope->theta, 5.0);
+  EXPECT_EQ(parse(text(R"({"rope_theta":5.0})")).rope.theta, 1e6) << "the other layers' own";
 }
 
 TEST(Config, LlamaBiases) {
@@ -387,12 +461,32 @@ TEST(Config, WhatCannotBeComputedIsRefusedByName) {
           "mscale":1.0})",
        "rope_scaling.mscale_all_dim: missing"},
       {R"(,"rope_parameters":{"rope_type":"dynamic"})", "rope_parameters.rope_type: 'dynamic'"},
+      {R"(,"is_causal":false)", "is_causal: only true"},
+      {R"(,"dual_chunk_attention_config":{"chunk_size":64})", "dual_chunk_attention_config: only"},
+      {R"(,"logit_scale":0.0625)", "logit_scale: only 1.0"},
+      {R"(,"embedding_multiplier":12.0)", "embedding_multiplier: only 1.0"},
+      {R"(,"attn_logit_softcapping":50.0)", "attn_logit_softcapping: only null"},
+      {R"(,"no_rope_layers":[1,0])", "no_rope_layers: only []"},
+      {R"(,"use_qk_norm":true)", "use_qk_norm: only false"},
+      {R"(,"hidden_act":"gelu","hidden_activation":"silu")", "hidden_act: 'gelu'"},
+      {R"(,"hidden_act":"silu","hidden_activation":"gelu")", "hidden_activation: 'gelu'"},
       {R"(,"torch_dtype":"float8_e4m3fn")", "torch_dtype: 'float8_e4m3fn' is not supported"},
   };
   for (const auto& [extra, expected] : cases) {
     EXPECT_NE(error_of(config_text("LlamaForCausalLM", extra)).find(expected), std::string::npos)
         << extra << " gave " << error_of(config_text("LlamaForCausalLM", extra));
   }
+}
+
+TEST(Config, WhatChangesNothingIsTaken) {
+  parse(config_text("Qwen2ForCausalLM", R"(,"is_causal":true,"dual_chunk_attention_config":null,
+      "logit_scale":1,"residual_multiplier":1.0,"final_logit_softcapping":null,
+      "hidden_act":"silu","hidden_activation":null,"use_qk_norm":false)"));
+  EXPECT_EQ(parse(config_text("Gemma2ForCausalLM", R"(,"hidden_activation":"gelu_pytorch_tanh",
+      "hidden_act":"gelu","sliding_window":512)"))
+                .activation,
+            Activation::kGeluTanh)
+      << "the family reads the first alone";
 }
 
 TEST(Config, WrongFieldsAreNamed) {

@@ -126,6 +126,16 @@ void JsonFields::fail(ErrorCode code, std::string_view name, std::string_view wh
   }
 }
 
+JsonFields JsonFields::nested(const Json& object, std::string_view path) const {
+  return {object, file_name_, path_ + std::string(path)};
+}
+
+void JsonFields::refuse_unless(std::string_view name, const Json& neutral) {
+  const Json* const field = find_or_null(name);
+  if (field == nullptr || *field == neutral) return;
+  fail(ErrorCode::kUnsupported, name, "only " + neutral.dump() + " is supported");
+}
+
 void JsonFields::adopt(const Status& nested) {
   if (status_.ok()) {
     status_ = nested;

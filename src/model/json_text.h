@@ -60,6 +60,10 @@ class JsonFields {
   bool boolean(std::string_view name, bool fallback);
   std::string text(std::string_view name, std::optional<std::string> fallback);
 
+  // A reader of `object`, which stands below these fields at `path`; `adopt` takes over its status.
+  JsonFields nested(const nlohmann::json& object, std::string_view path) const;
+  const nlohmann::json& object() const { return object_; }
+
   // Whether the field is there, be it null.
   bool has(std::string_view name) const { return object_.contains(name); }
   // The field, or nullptr if it is absent or null.
@@ -67,6 +71,9 @@ class JsonFields {
 
   // Remembers "FILE: PATH+NAME: WHY" unless something was wrong before.
   void fail(ErrorCode code, std::string_view name, std::string_view why);
+
+  // Fails with kUnsupported where the field is there, not null, and another than `neutral`.
+  void refuse_unless(std::string_view name, const nlohmann::json& neutral);
 
   // Remembers the failure of a nested reader, unless something was wrong before.
   void adopt(const Status& nested);
