@@ -52,6 +52,7 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
   Files& files = options.files != nullptr ? *options.files : system_files;
   STEMMA_ASSIGN_OR_RETURN(ConfigFile file, load_config(files, directory));
   STEMMA_RETURN_IF_ERROR(check_computable(file.config, file.path));
+  STEMMA_RETURN_IF_ERROR(check_context(options, file.config));
   const Shard shard = Shard::of(options.ranks);
   STEMMA_RETURN_IF_ERROR(check_cut(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));

@@ -289,6 +289,19 @@ std::string_view model_family_name(ModelFamily family) {
   return "unknown";
 }
 
+// As vLLM has it: files of other scalings, and those of Gemma-3, say the stretched context as
+// max_position_embeddings.
+std::int64_t ModelConfig::context_tokens_bound() const {
+  const bool linear = rope.scaling == RopeConfig::Scaling::kLinear;
+  if ((!linear && rope.scaling != RopeConfig::Scaling::kYarn) || family == ModelFamily::kGemma3) {
+    return context_tokens_max;
+  }
+  const std::int64_t original = linear ? context_tokens_max : rope.original_context_tokens;
+  const double stretched =
+      std::min(static_cast<double>(original) * rope.factor, static_cast<double>(kContextRange.max));
+  return std::max(context_tokens_max, static_cast<std::int64_t>(stretched));
+}
+
 KvShape ModelConfig::pool_shape() const {
   KvShape shape;
   shape.layers = layers - windows.count();

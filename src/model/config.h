@@ -54,10 +54,10 @@ struct ModelConfig {
   std::int64_t hidden = 0;        // width of the residual stream
   std::int64_t intermediate = 0;  // width inside the MLP of a dense layer
   std::int64_t layers = 0;
-  std::int64_t query_heads = 0;  // a multiple of kv_heads
-  std::int64_t kv_heads = 0;     // 1 with latent attention: that of the latent rows
-  std::int64_t head_dim = 0;     // of q and k as attention compares them; even
-  std::int64_t context_tokens_max = 0;
+  std::int64_t query_heads = 0;         // a multiple of kv_heads
+  std::int64_t kv_heads = 0;            // 1 with latent attention: that of the latent rows
+  std::int64_t head_dim = 0;            // of q and k as attention compares them; even
+  std::int64_t context_tokens_max = 0;  // served unless another is asked for
   double norm_epsilon = 1e-6;
   RopeConfig rope;
   LatentConfig latent;
@@ -98,6 +98,10 @@ struct ModelConfig {
   }
   // The part of a head that turns with the position.
   std::int64_t turned_dim() const noexcept { return latent.rank > 0 ? latent.rope_dim : head_dim; }
+
+  // The longest context that can be asked for: where positions are stretched from the original
+  // context, that many times it.
+  std::int64_t context_tokens_bound() const;
 
   // The extents that pools for this model must have, of the layers without and with a window;
   // pages, page_size and dtype are the caller's.

@@ -179,6 +179,35 @@ TEST(Config, Gemma3WindowsAreNotScaled) {
   EXPECT_EQ(parse(text(R"({"rope_theta":5.0})")).rope.theta, 1e6) << "the other layers' own";
 }
 
+TEST(Config, AStretchedContextCanBeAskedForAndIsNotTheUsualOne) {
+  const auto bound = [](const std::string& scaling) {
+    const ModelConfig config =
+        parse(config_text("LlamaForCausalLM", R"(,"rope_scaling":)" + scaling));
+    EXPECT_EQ(config.context_tokens_max, 512);
+    return config.context_tokens_bound();
+  };
+  EXPECT_EQ(bound("null"), 512);
+  EXPECT_EQ(bound(R"({"type":"linear","factor":4})"), 2048);
+  const auto yarn = [](const std::string& original, const std::string& factor) {
+    return R"({"type":"yarn","original_max_position_embeddings":)" + original + R"(,"factor":)" +
+           factor + "}";
+  };
+  EXPECT_EQ(bound(yarn("512", "4")), 2048);
+  EXPECT_EQ(bound(yarn("128", "4")), 512) << "the file says the stretched one";
+  EXPECT_EQ(bound(yarn("128", "2.5")), 512) << "never less than it says";
+  EXPECT_EQ(bound(yarn("512", "1e300")), 1 << 28);
+  EXPECT_EQ(bound(R"({"type":"llama3","factor":8,"low_freq_factor":1,"high_freq_factor":4,
+                      "original_max_position_embeddings":64})"),
+            512);
+}
+
+TEST(Config, Gemma3SaysTheStretchedContextItself) {
+  EXPECT_EQ(parse(config_text("Gemma3ForCausalLM", R"(,"sliding_window":64,"head_dim":64,
+      "rope_scaling":{"rope_type":"linear","factor":8.0})"))
+                .context_tokens_bound(),
+            512);
+}
+
 TEST(Config, LlamaBiases) {
   const ModelConfig config =
       parse(config_text("LlamaForCausalLM", R"(,"attention_bias":true,"mlp_bias":true)"));

@@ -38,10 +38,17 @@ Status check_limits(const ModelRunnerOptions& options) {
   return check_limit("requests_max", options.requests_max);
 }
 
+Status check_context(const ModelRunnerOptions& options, const ModelConfig& config) {
+  const std::int64_t most = config.context_tokens_bound();
+  if (options.context_tokens_max <= most) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "--context-tokens (context_tokens_max) must be at most " + std::to_string(most) +
+                   ", which is what config.json says this model can have (got " +
+                   std::to_string(options.context_tokens_max) + ")"};
+}
+
 std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config) {
-  return options.context_tokens_max <= 0
-             ? config.context_tokens_max
-             : std::min(options.context_tokens_max, config.context_tokens_max);
+  return options.context_tokens_max <= 0 ? config.context_tokens_max : options.context_tokens_max;
 }
 
 BatchLimits batch_limits(const LoadedRunner& runner, const ModelRunnerOptions& options) {
@@ -75,6 +82,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   PosixFiles system_files;
   Files& files = options.files != nullptr ? *options.files : system_files;
   STEMMA_ASSIGN_OR_RETURN(ConfigFile file, load_config(files, directory));
+  STEMMA_RETURN_IF_ERROR(check_context(options, file.config));
   const Shard shard = Shard::of(options.ranks);
   STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files,

@@ -48,7 +48,7 @@ struct ModelRunnerOptions {
   std::int64_t rows_max = 512;    // tokens computed in one step
   std::int64_t outputs_max = 64;  // logit rows of one step
   std::int64_t requests_max = 64;
-  std::int64_t context_tokens_max = 0;  // 0: as many as the model was made for
+  std::int64_t context_tokens_max = 0;  // 0: as many as config.json says
   std::optional<SparseOptions> sparse = {};
   std::vector<AdapterSource> adapters = {};    // AdapterId says which
   AttentionDecorator decorate_attention = {};  // may be empty
@@ -63,7 +63,11 @@ struct ModelRunnerOptions {
 // kInvalidArgument, naming the field, unless the limits of batches can be had.
 Status check_limits(const ModelRunnerOptions& options);
 
-// The context that a runner with these options serves.
+// kInvalidArgument, naming the flag and the bound, where a longer context is asked for than the
+// model can have.
+Status check_context(const ModelRunnerOptions& options, const ModelConfig& config);
+
+// The context that a runner with these options serves. REQUIRES: check_context was ok.
 std::int64_t served_context_tokens(const ModelRunnerOptions& options, const ModelConfig& config);
 
 // What a batch for `runner`, made with these options, can hold; no sampled tokens.

@@ -274,6 +274,20 @@ TEST(ModelRunner, ForwardRefusesWhatDoesNotFit) {
   EXPECT_EQ(trial.finish(trial.add({1}), 1).error().code, ErrorCode::kInvalidArgument);
 }
 
+TEST(ModelRunner, ALongerContextThanTheModelCanHaveIsRefusedByTheFlag) {
+  const auto load = [](const Model& model, std::int64_t context_tokens) {
+    ThreadPool threads(1);
+    return ModelRunner::load(model.path(), {.context_tokens_max = context_tokens}, threads);
+  };
+  const Model plain("llama2");
+  EXPECT_TRUE(load(plain, 4096).ok());
+  const auto refused = load(plain, 4097);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(to_string(refused.error()),
+            "invalid_argument: --context-tokens (context_tokens_max) must be at most 4096, which "
+            "is what config.json says this model can have (got 4097)");
+}
+
 TEST(ModelRunner, NamespaceFieldsTellModelsApart) {
   ThreadPool threads(1);
   const auto fields_of = [&](const Model& model) {
