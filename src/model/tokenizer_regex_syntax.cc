@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 namespace stemma {
 namespace {
@@ -45,20 +46,57 @@ constexpr std::array<std::string_view, 10> kBinaryProperties = {
     "any",      "alphabetic",    "lowercase", "uppercase",   "whitespace",
     "hexdigit", "asciihexdigit", "emoji",     "ideographic", "joincontrol"};
 
+// What a name means in a class of characters. POSIX names of Oniguruma mean properties.
+struct PosixClass {
+  std::string_view name;
+  std::string_view members;
+};
+constexpr std::string_view kWordInClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr std::array<PosixClass, 12> kPosixClasses = {{
+    {"alpha", "\\p{Alphabetic}"},
+    {"digit", "\\p{Nd}"},
+    {"lower", "\\p{Lowercase}"},
+    {"upper", "\\p{Uppercase}"},
+    {"space", "\\p{White_Space}"},
+    {"punct", "\\p{P}"},
+    {"cntrl", "\\p{Cc}"},
+    {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+    {"word", kWordInClass},
+    {"blank", "\\t\\p{Zs}"},
+    {"xdigit", "0-9a-fA-F"},
+    {"ascii", "\\x00-\\x7F"},
+}};
+
+// What \w takes where it stands alone: in Latin-1 also the numbers that are no digits.
+constexpr std::string_view kWord =
+    "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}";
+
+// Letters that are also one character of Unicode's, and such characters: with (?i) Oniguruma takes
+// one for the other, and PCRE2 does not.
+constexpr std::array<std::string_view, 8> kJoined = {"ff", "fi", "fl",     "ss",
+                                                     "st", "ß",  "\u1E9E", "\xEF\xAC"};
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 bool is_hex(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+  return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}
+
+std::string lower_case_ascii(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
 }
 
 std::string folded(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    if (c != ' ' && c != '_' && c != '-') {
-      out.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
-    }
-  }
+  std::string out = lower_case_ascii(name);
+  std::erase_if(out, [](char c) { return c == ' ' || c == '_' || c == '-'; });
   return out;
 }
 
@@ -89,6 +127,9 @@ class Translator {
     while (at_ < in_.size()) {
       STEMMA_RETURN_IF_ERROR(in_class_ ? step_in_class() : step());
     }
+    if (ignores_case_ && !joined_.empty()) {
+      return refuse("(?i) with \"" + joined_ + "\", which is also one character of Unicode's");
+    }
     return std::move(out_);
   }
 
@@ -109,26 +150,90 @@ class Translator {
   }
 
   Status step() {
-    if (in_[at_] == '\\') {
-      return escape();
+    switch (in_[at_]) {
+      case '\\':
+        atom_ = out_.size();
+        return escape();
+      case '(':
+        return open_group();
+      case ')':
+        close_group();
+        return {};
+      case '[':
+        open_class();
+        return {};
+      case '{':
+        return interval();
+      default:
+        literal();
+        return {};
     }
-    if (follows("(*")) {
-      return refuse("(*");
-    }
-    if (follows("(?")) {
-      copy(2);
-      options();
-      return {};
-    }
-    if (in_[at_] == '[') {
-      in_class_ = true;
-      copy(follows("[^") ? 2 : 1);
-      if (follows("]")) {
-        copy(1);  // a first ] is a member
-      }
-      return {};
+  }
+
+  void literal() {
+    // Quantifiers and the later bytes of a character begin nothing.
+    const bool is_quantifier = std::string_view("*+?|").find(in_[at_]) != std::string_view::npos;
+    if (!is_quantifier && (in_[at_] & 0xC0) != 0x80) atom_ = out_.size();
+    for (const std::string_view joined : kJoined) {
+      if (lower_case_ascii(in_.substr(at_, joined.size())) == joined) joined_ = joined;
     }
     copy(1);
+  }
+
+  Status open_group() {
+    if (follows("(*")) return refuse("(*");
+    groups_.push_back(out_.size());
+    const bool special = follows("(?");
+    copy(special ? 2 : 1);
+    if (special) options();
+    return {};
+  }
+
+  // The group is what a quantifier behind it is about.
+  void close_group() {
+    if (!groups_.empty()) {
+      atom_ = groups_.back();
+      groups_.pop_back();
+    }
+    copy(1);
+  }
+
+  void open_class() {
+    atom_ = out_.size();
+    in_class_ = true;
+    copy(follows("[^") ? 2 : 1);
+    if (follows("]")) {
+      copy(1);  // a first ] is a member
+    }
+  }
+
+  // {n}, {n,}, {,m}, {n,m}; what has another form is text. A + behind it repeats all of it, and a ?
+  // behind {n} makes it optional: PCRE2 would take less back, or take less.
+  Status interval() {
+    const std::size_t end = in_.find('}', at_);
+    const std::string_view inside =
+        end == std::string_view::npos ? "" : in_.substr(at_ + 1, end - at_ - 1);
+    const std::size_t comma = std::min(inside.find(','), inside.size());
+    const std::string_view least = inside.substr(0, comma);
+    const std::string_view most = inside.substr(std::min(comma + 1, inside.size()));
+    const bool is_count = std::all_of(least.begin(), least.end(), is_digit) &&
+                          std::all_of(most.begin(), most.end(), is_digit) &&
+                          !(least.empty() && most.empty());
+    if (!is_count) {
+      atom_ = out_.size();
+      replace(1, "\\{");
+      return {};
+    }
+    at_ = end + 1;
+    const bool repeats = follows("+");
+    const bool optional = follows("?") && comma == inside.size();
+    if ((repeats || optional) && ignores_space_) return refuse("{n}+ or {n}? with (?x)");
+    if (optional && (follows("?*") || follows("?+") || follows("?{"))) {
+      return refuse("a quantifier behind {n}?");
+    }
+    if (repeats || optional) out_.insert(atom_, "(?:");
+    out_.append("{").append(least.empty() ? "0" : "").append(inside).append("}");
+    if (repeats || optional) out_.append(")");
     return {};
   }
 
@@ -138,6 +243,9 @@ class Translator {
     if (end == std::string_view::npos || (in_[end] != ':' && in_[end] != ')')) {
       return;
     }
+    ignores_case_ = ignores_case_ || in_.substr(at_, end - at_).find('i') != std::string_view::npos;
+    ignores_space_ =
+        ignores_space_ || in_.substr(at_, end - at_).find('x') != std::string_view::npos;
     for (; at_ < end; ++at_) {
       out_.push_back(in_[at_] == 'm' ? 's' : in_[at_]);
     }
@@ -148,12 +256,7 @@ class Translator {
       return escape();
     }
     if (follows("[:")) {
-      const std::size_t end = in_.find(":]", at_);
-      if (end == std::string_view::npos) {
-        return refuse("an unfinished [: in a class");
-      }
-      copy(end + 2 - at_);
-      return {};
+      return posix_class();
     }
     if (in_[at_] == '[') {
       return refuse("a class within a class");
@@ -164,6 +267,26 @@ class Translator {
     in_class_ = in_[at_] != ']';
     copy(1);
     return {};
+  }
+
+  // [:name:] or [:^name:] in a class.
+  Status posix_class() {
+    const std::size_t end = in_.find(":]", at_);
+    if (end == std::string_view::npos) return refuse("an unfinished [: in a class");
+    const std::string_view whole = in_.substr(at_, end + 2 - at_);
+    const bool negated = whole.starts_with("[:^");
+    const std::string_view name =
+        in_.substr(at_ + (negated ? 3 : 2), end - at_ - (negated ? 3 : 2));
+    for (const PosixClass& known : kPosixClasses) {
+      if (known.name != name) continue;
+      // All but one property is the other case of its letter; of more there is no such form.
+      const bool is_one = known.members.rfind("\\p") == 0;
+      if (negated && !is_one) break;
+      replace(whole.size(),
+              negated ? "\\P" + std::string(known.members.substr(2)) : std::string(known.members));
+      return {};
+    }
+    return refuse(whole);
   }
 
   Status escape() {
@@ -179,18 +302,33 @@ class Translator {
         replace(2, "\\P{White_Space}");
         return {};
       case 'w':
-        return members("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}");
+        return members(in_class_ ? kWordInClass : kWord);
       case 'h':
         return members("0-9a-fA-F");
       case 'W':
-        return all_but("\\W", "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}");
+        return all_but("\\W", kWord);
       case 'H':
         return all_but("\\H", "0-9a-fA-F");
       case 'v':
         replace(2, "\\x0B");
         return {};
+      case 'b':
+      case 'B':
+        word_boundary();
+        return {};
       case 'Q':
-        return refuse("\\Q");
+      case 'E':
+      case 'V':
+      case 'X':
+        return refuse(in_.substr(at_, 2));
+      case 'x':
+      case 'o':
+        return braced_number();
+      case 'g':
+      case 'k':
+        if (in_.substr(at_ + 2).starts_with("{")) return refuse(in_.substr(at_, 3));
+        copy(2);
+        return {};
       case 'u':
         return code_point();
       case 'p':
@@ -200,6 +338,26 @@ class Translator {
         copy(2);
         return {};
     }
+  }
+
+  // Between a character of a word and another or none, or not so. In a class \b is a control
+  // character.
+  void word_boundary() {
+    if (in_class_) return copy(2);
+    const std::string word = "[" + std::string(kWord) + "]";
+    const bool is_boundary = in_[at_ + 1] == 'b';
+    replace(2, "(?:(?<=" + word + (is_boundary ? ")(?!" : ")(?=") + word + ")|(?<!" + word +
+                   (is_boundary ? ")(?=" : ")(?!") + word + "))");
+  }
+
+  // \x{41} and the like: its braces are no quantifier.
+  Status braced_number() {
+    const bool braced = in_.substr(at_ + 2).starts_with("{");
+    const std::size_t end = in_.find('}', at_);
+    if (braced && end == std::string_view::npos)
+      return refuse("an unfinished " + std::string(in_.substr(at_, 3)));
+    copy(braced ? end + 1 - at_ : 2);
+    return {};
   }
 
   Status members(std::string_view set) {
@@ -239,7 +397,13 @@ class Translator {
   std::string_view in_;
   std::size_t at_ = 0;
   bool in_class_ = false;
+  bool ignores_case_ = false;   // (?i) somewhere
+  bool ignores_space_ = false;  // (?x) somewhere
+  std::string joined_;          // the last of kJoined, if any
   std::string out_;
+  // In out_: where what a quantifier would be about begins, and the groups that are open.
+  std::size_t atom_ = 0;
+  std::vector<std::size_t> groups_;
 };
 
 }  // namespace

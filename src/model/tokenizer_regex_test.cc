@@ -37,12 +37,14 @@ std::vector<std::string> found(std::string_view expression, std::string_view tex
 
 using Texts = std::vector<std::string>;
 
+// What \w takes outside of a class.
+const std::string kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
+
 TEST(RegexSyntax, TranslatesWhatTheTwoLibrariesUnderstandDifferently) {
   EXPECT_EQ(translated(R"(\s+(?!\S)|[^\s\p{L}]+)"),
             R"(\p{White_Space}+(?!\P{White_Space})|[^\p{White_Space}\p{L}]+)");
-  EXPECT_EQ(translated(R"(\w[\w.])"),
-            R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}][\p{Alphabetic}\p{M}\p{Nd}\p{Pc}.])");
-  EXPECT_EQ(translated(R"(\W\h\v)"), R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}][0-9a-fA-F]\x0B)");
+  EXPECT_EQ(translated(R"(\w[\w.])"), "[" + kWord + R"(][\p{Alphabetic}\p{M}\p{Nd}\p{Pc}.])");
+  EXPECT_EQ(translated(R"(\W\h\v)"), "[^" + kWord + R"(][0-9a-fA-F]\x0B)");
   EXPECT_EQ(translated(R"([\u4e00-\u9fa5])"), R"([\x{4e00}-\x{9fa5}])");
   EXPECT_EQ(translated(R"(\p{Han}\P{Katakana}\p{^Greek})"),
             R"(\p{sc:han}\P{sc:katakana}\p{^sc:greek})");
@@ -52,13 +54,35 @@ TEST(RegexSyntax, TranslatesWhatTheTwoLibrariesUnderstandDifferently) {
 }
 
 TEST(RegexSyntax, LeavesTheRestAlone) {
-  for (const std::string_view same : {R"((?i:'s|'t)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3})",
-                                      R"(\\s\[\]\d\b)", R"([]a][^]b][[:alpha:]])", "a\\", ""}) {
+  for (const std::string_view same :
+       {R"((?i:'s|'t)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3})", R"(\\s\[\]\d[\b])",
+        R"([]a][^]b]a{2}b{3,}c{4,5}?)", R"(\x{41}{2}\x41)", R"((?i:'ll)|e++f\[)", "a\\", ""}) {
     EXPECT_EQ(translated(same), same);
   }
 }
 
+TEST(RegexSyntax, ACountIsRepeatedOrOptionalAsAWhole) {
+  EXPECT_EQ(translated(R"(\p{N}{1,3}+)"), R"((?:\p{N}{1,3})+)");
+  EXPECT_EQ(translated(R"(a(b[^c]){2}+d)"), R"(a(?:(b[^c]){2})+d)");
+  EXPECT_EQ(translated("é{2}?"), "(?:é{2})?");
+  EXPECT_EQ(translated("[ab]{,3}(?:x{,2}+)"), "[ab]{0,3}(?:(?:x{0,2})+)");
+  EXPECT_EQ(translated("{a}{1{,}"), R"(\{a}\{1\{,})");
+}
+
+TEST(RegexSyntax, NamesInClassesAreProperties) {
+  EXPECT_EQ(translated("[[:alpha:]x[:^space:]]"), R"([\p{Alphabetic}x\P{White_Space}])");
+  EXPECT_EQ(translated("[^[:punct:][:word:]]"), R"([^\p{P}\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])");
+}
+
 TEST(RegexSyntax, RefusesByName) {
+  EXPECT_EQ(translated("[[:graph:]]"),
+            "refused: the regular expression uses [:graph:], which is not supported");
+  EXPECT_THAT(translated("(?i:first)"), testing::HasSubstr("(?i) with \"st\""));
+  EXPECT_THAT(translated("(?i:Straße)"), testing::HasSubstr("(?i) with"));
+  for (const std::string_view expression : {R"(\X)", R"(\V)", R"(a\E)", R"(\g{1})", "[[:^alnum:]]",
+                                            "a{2}?+", "(?x)a {2}+", R"(\x{41)"}) {
+    EXPECT_THAT(translated(expression), testing::StartsWith("refused: ")) << expression;
+  }
   EXPECT_THAT(translated("[a&&b]").find("&& in a class"), testing::Ne(std::string::npos));
 }
 
@@ -76,7 +100,16 @@ TEST(TextPattern, FindsLikeTheFilesMeanIt) {
             (Texts{"It", "'s", " 3", " ", " Äpfel", "!"}));
   EXPECT_EQ(found(R"(\p{N}{1,3})", "12345½"), (Texts{"123", "45½"}));
   EXPECT_EQ(found(R"(\s)", "a\u00A0b\u180Ec\u0085"), (Texts{"\u00A0", "\u0085"}));
-  EXPECT_EQ(found(R"(\w+)", "naïve_2 ½‿"), (Texts{"naïve_2", "‿"}));
+  EXPECT_EQ(found(R"(\w+)", "naïve_2 ½‿"), (Texts{"naïve_2", "½‿"}));
+  EXPECT_EQ(found(R"([\w]+)", "½2"), (Texts{"2"}));
+  EXPECT_EQ(found(R"(\bfoo\b)", "foo\u0301 foo"), (Texts{"foo"}));
+  EXPECT_EQ(found(R"(\Bo)", "o foo"), (Texts{"o", "o"}));
+  EXPECT_EQ(found(R"(\p{N}{1,3}+)", "1234567"), (Texts{"1234567"}));
+  EXPECT_EQ(found("a{2}+", "aaaaa"), (Texts{"aaaa"}));
+  EXPECT_EQ(found("a{2}?b", "aab"), (Texts{"aab"}));
+  EXPECT_EQ(found("a{,2}b", "aaab"), (Texts{"aab"}));
+  EXPECT_EQ(found("[[:punct:]]+", "$!?"), (Texts{"!?"})) << "a symbol is none";
+  EXPECT_EQ(found("[[:alpha:]]+", "a\u0345b1"), (Texts{"a\u0345b"}));
   EXPECT_EQ(found("^a$", "a\na\nb"), (Texts{"a", "a"}));
   EXPECT_EQ(found(".", "\n叫"), (Texts{"叫"}));
 }
