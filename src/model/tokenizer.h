@@ -2,9 +2,10 @@
 //
 // The file's own steps run as they are: added tokens, normalizer, pre-tokenizer (its pattern
 // through PCRE2), byte-pair encoding (byte-level and SentencePiece-style), post-processor, decoder.
-// The result is that of Hugging Face's tokenizers, whose format it is. What a file asks for and
-// Stemma does not have is refused by name at load time, never approximated. "truncation" and
-// "padding" are ignored: how much of a prompt is used is for the caller to say.
+// The result is that of Hugging Face's tokenizers, whose format it is, but for what byte tokens
+// that are no text become (tokenizer_decoder.h). What a file asks for and Stemma does not have is
+// refused by name at load time, never approximated. "truncation" and "padding" are ignored: how
+// much of a prompt is used is for the caller to say.
 //
 // Thread:     const methods are safe from many threads at once.
 // Memory:     some 200 bytes a token of the vocabulary; loading takes about five times the file for

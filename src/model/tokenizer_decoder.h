@@ -35,7 +35,9 @@ class TokenDecoder {
     std::string content;
   };
   // <0xE5> and its like become bytes, and bytes characters. Ill-formed bytes become one U+FFFD
-  // each.
+  // each. Hugging Face's tokenizers make that of every byte of a run of such tokens where one is
+  // ill-formed, well-formed characters too; a stream would have to hold a run back to its end for
+  // it, and tells characters as they are complete.
   struct ByteFallback {};
   // Removes up to `start_chars` times `symbol` from the beginning, `stop_chars` times from the end.
   struct Strip {
