@@ -177,7 +177,7 @@ class CudaLatentTest : public CudaFixture, public ::testing::WithParamInterface<
     const CudaMemory positions = upload(places);
     const CudaMemory query = poisoned(type, count * config.query_columns());
     const auto gemm = make_ordered_gemm(stream());
-    CudaAdapters none({.layers = config.layers,
+    CudaAdapters none({.layers = 1,
                        .rows_max = kRows,
                        .type = type,
                        .device = device(),
