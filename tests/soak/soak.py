@@ -12,7 +12,8 @@ The server has memory for a few requests, so that everything moves through every
 something happens to it: it is killed, or ended, and comes back with other flags over the same files; bits flip in
 those files, or they are cut; the redis-server beside it dies, stops for a while or forgets; the cache is flushed,
 purged, warmed and looked at; adapters go and come again, or are replaced by themselves; clients leave in the middle. A server that ends by itself fails the soak, and so does
-one that exits with an error or a tier in which nothing was found. Random models of tools/make_test_models.py. A failure leaves its folder, with the log.
+one that exits with an error or a tier in which nothing was found. Sanitized builds have no kernels of AVX-512: where a
+machine has it, the reference of one is another sanitized build. Random models of tools/make_test_models.py. A failure leaves its folder, with the log.
 """
 
 import argparse
