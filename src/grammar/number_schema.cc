@@ -48,7 +48,8 @@ Result<Part> multiples_of(const TemplateJson& schema, const DecimalStep& step, i
   constexpr std::int64_t kWholeMax = JsonParts::kNumberMax / JsonParts::kNumberUnit;
   std::vector<Part> parts;
   std::int64_t limit = places == 0 ? JsonParts::kIntegerMax : kWholeMax;
-  for (int behind = 0; behind <= std::min(places, step.places); ++behind, limit *= kTen) {
+  for (int behind = 0; behind <= std::min(places, step.places); ++behind) {
+    if (behind > 0) limit *= kTen;
     const Result<NumberRange> range = read_number_range(schema, behind, limit);
     if (!range.ok()) return wrong(path, range.error().detail);
     if (range->least > range->most) continue;
