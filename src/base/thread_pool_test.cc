@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #if defined(__linux__)
-#include <sched.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -77,18 +76,20 @@ TEST(ThreadPool, PinsWorkersOnlyWhereEachThreadHasACpu) {
   EXPECT_EQ(ThreadPool(cpus, ThreadPinning::kWorkers).pinned(), cpus > 1);
 }
 
-TEST(ThreadPool, APinnedWorkerStaysOnItsCpu) {
+// Its own, or the caller's while another program has that.
+TEST(ThreadPool, APinnedWorkerMayUseOneCpuAtATime) {
   const int cpus = usable_cpus();
   ThreadPool pool(cpus, ThreadPinning::kWorkers);
   if (!pool.pinned()) GTEST_SKIP() << "one CPU";
-  std::vector<std::set<int>> seen(static_cast<std::size_t>(cpus));
+  std::vector<int> most(static_cast<std::size_t>(cpus));
   for (int round = 0; round < 1000; ++round) {
     pool.run(64, [&](std::int64_t, int worker) {
-      seen[static_cast<std::size_t>(worker)].insert(sched_getcpu());
+      int& most_of_worker = most[static_cast<std::size_t>(worker)];
+      most_of_worker = std::max(most_of_worker, usable_cpus());
     });
   }
-  for (std::size_t worker = 1; worker < seen.size(); ++worker) {
-    EXPECT_LE(seen[worker].size(), 1u) << "worker " << worker;
+  for (std::size_t worker = 1; worker < most.size(); ++worker) {
+    EXPECT_LE(most[worker], 1) << "worker " << worker;
   }
 }
 
