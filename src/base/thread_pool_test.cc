@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#if defined(__linux__)
-#endif
-
 #include <algorithm>
 #include <atomic>
 #include <thread>
