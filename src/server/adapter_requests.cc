@@ -28,8 +28,11 @@ std::optional<std::string> directory_below(const std::string& folder, const std:
   return whole.string();
 }
 
-// The name, and with `folder_or_null` the directory.
-ApiResult<AdapterRequest> read(std::string_view body, const std::string* folder_or_null) {
+// The name, and of one that is to be loaded the directory.
+ApiResult<AdapterRequest> read(std::string_view body, const std::string& folder, bool loads) {
+  if (folder.empty()) {
+    return forbidden("adapters change in a server that was started with --adapters-from");
+  }
   ApiResult<TemplateJson> parsed = read_json_body(body, kBodyBytesMax);
   if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
   std::optional<ApiError> fault;
@@ -37,9 +40,9 @@ ApiResult<AdapterRequest> read(std::string_view body, const std::string* folder_
   AdapterRequest request;
   request.source.name = fields.text("lora_name", kNameBytesMax).value_or("");
   if (request.source.name.empty()) fields.fail("lora_name", "missing");
-  if (folder_or_null != nullptr) {
+  if (loads) {
     const std::string path = fields.text("lora_path", kPathBytesMax).value_or("");
-    const auto directory = directory_below(*folder_or_null, path);
+    const auto directory = directory_below(folder, path);
     if (path.empty()) fields.fail("lora_path", "missing");
     if (!directory.has_value()) {
       fields.fail("lora_path", "must be a directory below the one of --adapters-from");
@@ -54,14 +57,11 @@ ApiResult<AdapterRequest> read(std::string_view body, const std::string* folder_
 }  // namespace
 
 ApiResult<AdapterRequest> read_load_adapter(std::string_view body, const std::string& folder) {
-  if (folder.empty()) {
-    return forbidden("adapters are loaded by a server that was started with --adapters-from");
-  }
-  return read(body, &folder);
+  return read(body, folder, /*loads=*/true);
 }
 
-ApiResult<AdapterRequest> read_unload_adapter(std::string_view body) {
-  return read(body, nullptr);
+ApiResult<AdapterRequest> read_unload_adapter(std::string_view body, const std::string& folder) {
+  return read(body, folder, /*loads=*/false);
 }
 
 }  // namespace stemma

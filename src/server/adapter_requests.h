@@ -22,9 +22,9 @@ struct AdapterRequest {
 
 // {"lora_name": ..., "lora_path": ..., "load_inplace": false}: the path is one below `folder`, as
 // it is written there or absolute. Links are followed: what they lead to lies below it too. A fault
-// where `folder` is empty.
+// where `folder` is empty, as of the other.
 ApiResult<AdapterRequest> read_load_adapter(std::string_view body, const std::string& folder);
 // {"lora_name": ...}
-ApiResult<AdapterRequest> read_unload_adapter(std::string_view body);
+ApiResult<AdapterRequest> read_unload_adapter(std::string_view body, const std::string& folder);
 
 }  // namespace stemma

@@ -19,11 +19,10 @@ void ApiService::load_adapter(ExchangeId exchange, HttpRequest&& request) {
   if (!wanted.in_place && model_.adapters().find(name)) {
     return refuse(exchange, field_error("lora_name", "is that of another adapter"));
   }
-  const bool posted = loading_->try_post(
-      {.whose = exchange, .bytes = 0, .run = [this, exchange, wanted = std::move(wanted)] {
-         load_now(exchange, wanted);
-       }});
-  if (!posted) refuse(exchange, overloaded("too many adapters wait to be read"));
+  WorkThread::Work load = work_of(exchange, 0);
+  load.run = [this, exchange, wanted = std::move(wanted)] { load_now(exchange, wanted); };
+  if (!loading_->try_post(std::move(load)))
+    refuse(exchange, overloaded("too many adapters wait to be read"));
 }
 
 // On the loading thread, which waits until it is placed between two steps: the engine's thread
@@ -47,7 +46,7 @@ void ApiService::load_now(ExchangeId exchange, const AdapterRequest& wanted) {
 }
 
 void ApiService::unload_adapter(ExchangeId exchange, HttpRequest&& request) {
-  ApiResult<AdapterRequest> read = read_unload_adapter(request.body);
+  ApiResult<AdapterRequest> read = read_unload_adapter(request.body, options_.adapter_folder);
   if (const auto* const fault = std::get_if<ApiError>(&read)) return refuse(exchange, *fault);
   ask(exchange, [this, exchange, name = std::get<AdapterRequest>(read).source.name](Engine&) {
     tell_adapters(exchange, "unload", name, model_.take_out_adapter(name));

@@ -181,15 +181,21 @@ void ApiService::refuse(ExchangeId exchange, const ApiError& error) {
   if (found != exchanges_.end()) answer(exchange, error_response(error, found->second.request_id));
 }
 
-void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
-  const auto found = exchanges_.find(exchange);
-  if (found == exchanges_.end()) return;
-  WorkThread::Work posted = {.whose = exchange, .bytes = found->second.body_bytes, .run = {}};
-  posted.failed = [this, exchange](std::string_view) {
+// Of which only what it is to run is open.
+WorkThread::Work ApiService::work_of(ExchangeId exchange, std::int64_t bytes) {
+  WorkThread::Work work = {.whose = exchange, .bytes = bytes, .run = {}};
+  work.failed = [this, exchange](std::string_view) {
     http_->post([this, exchange] {
       refuse(exchange, server_error("the request cannot be read by this server"));
     });
   };
+  return work;
+}
+
+void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
+  const auto found = exchanges_.find(exchange);
+  if (found == exchanges_.end()) return;
+  WorkThread::Work posted = work_of(exchange, found->second.body_bytes);
   posted.run = [this, exchange, work = std::move(work)] {
     http_->post([this, exchange, finish = work()] {
       if (exchanges_.contains(exchange)) finish();

@@ -134,6 +134,7 @@ class ApiService final : public HttpService {
   // open then.
   using Finish = std::function<void()>;
   void work(ExchangeId exchange, std::function<Finish()> work);
+  WorkThread::Work work_of(ExchangeId exchange, std::int64_t bytes);
   // The same of work that may come to nothing: `use` has what it made, or the exchange is refused.
   template <typename Made>
   void work_out(ExchangeId exchange, std::function<ApiResult<Made>()> make,

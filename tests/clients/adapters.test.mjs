@@ -152,9 +152,11 @@ test("adapters come from below one directory, and are refused by what is wrong w
   assert.equal((await load({ lora_path: "poet" })).body.error.param, "lora_name");
   assert.deepEqual(await names(), ["scribe", "poet", "sage", "bard"]);
   const other = await serve();
-  const refused = await json(other.url, "/v1/load_lora_adapter", { lora_name: "late", lora_path: "poet" });
-  assert.equal(refused.status, 403);
-  assert.match(refused.body.error.message, /--adapters-from/);
+  for (const path of ["/v1/load_lora_adapter", "/v1/unload_lora_adapter"]) {
+    const refused = await json(other.url, path, { lora_name: "late", lora_path: "poet" });
+    assert.equal(refused.status, 403);
+    assert.match(refused.body.error.message, /--adapters-from/);
+  }
   assert.equal(await other.stop(), 0);
 });
 
