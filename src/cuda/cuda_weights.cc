@@ -424,13 +424,11 @@ Status check_latent(const LatentConfig& latent, std::int64_t heads, const Refuse
   return refused("a latent row of more than 576 columns, 512 of them kv_lora_rank,");
 }
 
-// Behind those that are named already.
 void add_format(const CudaMatrix& matrix, std::string& formats) {
   if (matrix.empty()) return;
-  const std::string_view name = matrix.codes == CodeForm::kNone ? weight_type_name(matrix.type)
-                                                                : code_form_name(matrix.codes);
-  if (("+" + formats + "+").find("+" + std::string(name) + "+") != std::string::npos) return;
-  formats.append(formats.empty() ? "" : "+").append(name);
+  add_format_name(matrix.codes == CodeForm::kNone ? weight_type_name(matrix.type)
+                                                  : code_form_name(matrix.codes),
+                  formats);
 }
 
 }  // namespace

@@ -254,11 +254,14 @@ Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full
                            options.kv_bytes)};
 }
 
+Status ServedModel::check_adapters_change() const {
+  if (ranks_ == nullptr) return {};
+  return Error{ErrorCode::kUnsupported,
+               "adapters of several ranks are those that all of them began with"};
+}
+
 Result<Adapter> ServedModel::read_adapter(const AdapterSource& source) const {
-  if (ranks_ != nullptr) {
-    return Error{ErrorCode::kUnsupported,
-                 "adapters of several ranks are those that all of them began with"};
-  }
+  STEMMA_RETURN_IF_ERROR(check_adapters_change());
   ThreadPool threads(1);
   return runner_->read_adapter(source, threads);
 }
@@ -271,10 +274,7 @@ Status ServedModel::place_adapter(Adapter adapter, bool in_place) {
 }
 
 Status ServedModel::take_out_adapter(std::string_view name) {
-  if (ranks_ != nullptr) {
-    return Error{ErrorCode::kUnsupported,
-                 "adapters of several ranks are those that all of them began with"};
-  }
+  STEMMA_RETURN_IF_ERROR(check_adapters_change());
   return runner_->take_out_adapter(name);
 }
 

@@ -136,6 +136,7 @@ class ServedModel {
   Status count_pages(const ServedModelOptions& options, KvShape& full, KvShape& windowed);
   Status open_tiers(const ServedModelOptions& options);
   Status join(RankGroup& ranks, std::string_view tier_codec);
+  Status check_adapters_change() const;
   void describe_tiers();
   void describe_adapter(const AdapterIdentity& adapter);
   // The namespace of what this rank has of pages that rank 0 finds in `leading`.

@@ -7,7 +7,7 @@
 
 namespace stemma {
 
-AdapterBook::Leased* AdapterBook::find_or_null(std::string_view name) const {
+const AdapterBook::Leased* AdapterBook::find_or_null(std::string_view name) const {
   const auto found = std::find_if(places_.begin(), places_.end(), [&](const Leased& one) {
     return one.is_found && one.identity.name == name;
   });
@@ -62,11 +62,11 @@ Status AdapterBook::add(AdapterIdentity adapter, AdapterId place) {
 
 Status AdapterBook::take_out(std::string_view name) {
   const std::lock_guard lock(mutex_);
-  Leased* const found = find_or_null(name);
+  const Leased* const found = find_or_null(name);
   if (found == nullptr) {
     return Error{ErrorCode::kNotFound, "there is no adapter '" + printable(name) + "'"};
   }
-  found->is_found = false;
+  places_[found->place.index()].is_found = false;
   return {};
 }
 

@@ -91,10 +91,10 @@ class AdapterBook {
 
  private:
   using Leased = AdapterLease::Leased;
-  Leased* find_or_null(std::string_view name) const;
+  const Leased* find_or_null(std::string_view name) const;
 
   mutable std::mutex mutex_;
-  mutable std::deque<Leased> places_;  // by AdapterId; leases point at them
+  std::deque<Leased> places_;  // by AdapterId; leases point at them
 };
 
 }  // namespace stemma

@@ -23,18 +23,12 @@ Status AdapterPass::use(std::span<const Adapter> adapters) {
     for (const Adapter::Layer& layer : adapter.layers) widen(layer, wanted);
   }
   if (wanted == widths_) return {};
-  Rows gathered;
-  Rows inner;
-  Rows outer;
   const std::array parts = {
-      RowsWanted{gathered, rows_max_, wanted.inputs},
-      RowsWanted{inner, rows_max_, wanted.rank},
-      RowsWanted{outer, rows_max_, wanted.outputs},
+      RowsWanted{gathered_, rows_max_, wanted.inputs},
+      RowsWanted{inner_, rows_max_, wanted.rank},
+      RowsWanted{outer_, rows_max_, wanted.outputs},
   };
   STEMMA_ASSIGN_OR_RETURN(scratch_, allocate_rows(parts));
-  gathered_ = gathered;
-  inner_ = inner;
-  outer_ = outer;
   widths_ = wanted;
   return {};
 }

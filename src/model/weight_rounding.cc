@@ -36,6 +36,11 @@ std::string kind_of(std::string_view tensor) {
 
 }  // namespace
 
+void add_format_name(std::string_view name, std::string& formats) {
+  if (("+" + formats + "+").find("+" + std::string(name) + "+") != std::string::npos) return;
+  formats.append(formats.empty() ? "" : "+").append(name);
+}
+
 Result<WeightRounding> parse_weight_rounding(std::string_view name) {
   if (name == "auto") return WeightRounding::kNone;
   if (name == "int8") return WeightRounding::kInt8;

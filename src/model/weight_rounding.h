@@ -33,6 +33,9 @@ enum class WeightRounding : std::uint8_t { kNone, kInt8, kInt4, kWide };
 // "auto" (kNone), "int8", "int4", "wide".
 Result<WeightRounding> parse_weight_rounding(std::string_view name);
 
+// Puts a format's name behind those of a model that are named already: "int8+int4".
+void add_format_name(std::string_view name, std::string& formats);
+
 // What a matrix is for.
 enum class MatrixUse : std::uint8_t { kProjection, kEmbedding, kLatentHeads, kRouter };
 

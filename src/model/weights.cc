@@ -313,10 +313,7 @@ Status place(const Arrived& arrived, WeightRounding rounding, ThreadPool& pool,
 }
 
 void add_format(const PackedWeights& matrix, std::string& formats) {
-  const std::string_view name = weight_format_name(matrix.format());
-  if (matrix.n() == 0) return;
-  if (("+" + formats + "+").find("+" + std::string(name) + "+") != std::string::npos) return;
-  formats.append(formats.empty() ? "" : "+").append(name);
+  if (matrix.n() > 0) add_format_name(weight_format_name(matrix.format()), formats);
 }
 
 void add_mlp_formats(const MlpWeights& mlp, std::string& formats) {
