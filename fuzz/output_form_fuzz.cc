@@ -1,5 +1,5 @@
-// Any schema of JSON, any regular expression and any grammar: it is refused, or a text drawn from
-// it comes to an end, and is JSON where it should be.
+// Any schema of JSON, regular expression, grammar and structural tag: it is refused, or a text
+// drawn from it comes to an end, and is JSON where it should be.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,6 +11,7 @@
 #include "grammar/ebnf.h"
 #include "grammar/grammar_texts.h"
 #include "grammar/json_schema.h"
+#include "grammar/structural_tag.h"
 #include "model/json_text.h"
 #include "model/unicode_text.h"
 
@@ -57,6 +58,14 @@ void read_ebnf(std::string_view bytes, stemma::Prng& prng) {
   if (whole.ok()) text_of(grammar, *whole, prng);
 }
 
+void read_tag(std::string_view bytes, stemma::Prng& prng) {
+  const auto tag = stemma::parse_ordered_json(bytes, "tag", {.depth_max = 64});
+  if (!tag.ok()) return;
+  stemma::ByteGrammar grammar;
+  const auto whole = stemma::add_structural_tag(*tag, "tag", grammar);
+  if (whole.ok()) text_of(grammar, *whole, prng);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -66,6 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   switch (data[0] % 4) {
     case 0:
       read_ebnf(bytes, prng);
+      read_tag(bytes, prng);  // what is one is not the other
       break;
     case 3:
       read_regex(bytes, prng);

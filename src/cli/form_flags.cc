@@ -19,14 +19,28 @@ void FormFlags::add_to(Flags& command) {
   command.add("--regex", expression_, "every answer is all that this expression matches");
   command.add("--grammar", grammar_file_,
               "FILE with rules (name ::= ...): every answer is a text that root is");
+  command.add("--structural-tag", tag_file_,
+              "FILE of JSON as XGrammar has it: every answer has forms where it says");
+}
+
+Status FormFlags::read_json(const std::string& file, TextForm::Kind kind, TextForm& form) {
+  PosixFiles files;
+  const JsonLimits limits = {.depth_max = 64};
+  STEMMA_ASSIGN_OR_RETURN(const std::string text,
+                          read_file(files, file, static_cast<std::int64_t>(limits.text_bytes_max)));
+  STEMMA_ASSIGN_OR_RETURN(form.schema, parse_ordered_json(text, file, limits));
+  form.kind = kind;
+  form.path = file;
+  return {};
 }
 
 Result<TextForm> FormFlags::form() const {
   TextForm form;
   const int forms = (expression_.has_value() ? 1 : 0) + (schema_file_.empty() ? 0 : 1) +
-                    (grammar_file_.empty() ? 0 : 1);
+                    (grammar_file_.empty() ? 0 : 1) + (tag_file_.empty() ? 0 : 1);
   if (forms > 1) {
-    return Error{ErrorCode::kInvalidArgument, "--json-schema, --regex or --grammar, not several"};
+    return Error{ErrorCode::kInvalidArgument,
+                 "--json-schema, --regex, --grammar or --structural-tag, not several"};
   }
   if (expression_.has_value()) {
     if (!is_utf8(*expression_)) return Error{ErrorCode::kInvalidArgument, "--regex: no UTF-8"};
@@ -34,14 +48,9 @@ Result<TextForm> FormFlags::form() const {
     form.path = "--regex";
     form.expression = *expression_;
   } else if (!schema_file_.empty()) {
-    PosixFiles files;
-    const JsonLimits limits = {.depth_max = 64};
-    STEMMA_ASSIGN_OR_RETURN(
-        const std::string text,
-        read_file(files, schema_file_, static_cast<std::int64_t>(limits.text_bytes_max)));
-    STEMMA_ASSIGN_OR_RETURN(form.schema, parse_ordered_json(text, schema_file_, limits));
-    form.kind = TextForm::Kind::kSchema;
-    form.path = schema_file_;
+    STEMMA_RETURN_IF_ERROR(read_json(schema_file_, TextForm::Kind::kSchema, form));
+  } else if (!tag_file_.empty()) {
+    STEMMA_RETURN_IF_ERROR(read_json(tag_file_, TextForm::Kind::kTag, form));
   } else if (!grammar_file_.empty()) {
     PosixFiles files;
     STEMMA_ASSIGN_OR_RETURN(form.rules, read_file(files, grammar_file_, kGrammarBytesMax));

@@ -1,7 +1,7 @@
 // The flags that say what an answer has to be.
 //
 // Thread:     the main thread.
-// Memory:     a few strings, and the schema or grammar when it is read.
+// Memory:     a few strings, and what a file says when it is read.
 // Cost:       none.
 // Not here:   what forms there are (grammar/text_form).
 #pragma once
@@ -18,11 +18,15 @@ namespace stemma {
 class FormFlags {
  public:
   void add_to(Flags& command);
-  // Reads the file of a schema or grammar. Errors name it, or the flag.
+  // Reads the file of a schema, grammar or structural tag. Errors name it, or the flag.
   Result<TextForm> form() const;
 
  private:
+  // Reads a file of JSON into the form.
+  static Status read_json(const std::string& file, TextForm::Kind kind, TextForm& form);
+
   std::string schema_file_;
+  std::string tag_file_;
   std::string grammar_file_;
   std::optional<std::string> expression_;
 };

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/prng.h"
 #include "grammar/byte_automaton.h"
-#include "grammar/json_schema.h"
+#include "grammar/text_form.h"
 #include "grammar/token_trie.h"
 #include "model/sampler.h"
 #include "model/unicode_text.h"
@@ -47,24 +47,27 @@ std::vector<std::string> drawn_vocabulary(std::int64_t tokens) {
   return bytes;
 }
 
-ByteAutomaton automaton_of(std::string_view schema) {
-  ByteGrammar grammar;
-  const auto whole = add_json_schema(TemplateJson::parse(schema), {}, grammar);
-  STEMMA_CHECK(whole.ok(), "a schema of the benchmark");
-  return ByteAutomaton(grammar.compile(*whole).value());
-}
-
 struct Form {
   std::string_view name;
-  std::string_view schema;
-  std::string_view begin;  // of a text
-  std::string_view step;   // that goes on, again and again
+  TextForm::Kind kind = TextForm::Kind::kSchema;
+  std::string_view schema;  // or the structural tag
+  std::string_view begin;   // of a text
+  std::string_view step;    // that goes on, again and again
 };
+
+ByteAutomaton automaton_of(const Form& form) {
+  ByteGrammar grammar;
+  const TextForm text = {
+      .kind = form.kind, .path = "form", .schema = TemplateJson::parse(form.schema)};
+  const auto whole = add_text_form(text, grammar);
+  STEMMA_CHECK(whole.ok(), "a form of the benchmark");
+  return ByteAutomaton(grammar.compile(*whole).value());
+}
 
 // Each state for the first time: those that were found are forgotten.
 std::vector<double> token_us(const Form& form, const TokenTrie& trie, std::int64_t vocab_tokens,
                              int tokens) {
-  ByteAutomaton automaton = automaton_of(form.schema);
+  ByteAutomaton automaton = automaton_of(form);
   std::vector<std::uint64_t> bits(token_words(vocab_tokens));
   ByteAutomaton::State state = automaton.start();
   const auto follow = [&](std::string_view text) {
@@ -98,11 +101,15 @@ double draw_us(std::int64_t vocab_tokens, int draws) {
   return median(samples);
 }
 
+using Kind = TextForm::Kind;
 constexpr Form kForms[] = {
-    {"bounded_string", R"({"type":"string","maxLength":4000})", "\"", "some"},
-    {"string", R"({"type":"array","items":{"type":"string"}})", "[\"", "some"},
-    {"members", R"({"additionalProperties":{"type":"boolean"},"type":"object"})", "{\"a\"",
-     ": true, \"a\""},
+    {"bounded_string", Kind::kSchema, R"({"type":"string","maxLength":4000})", "\"", "some"},
+    {"string", Kind::kSchema, R"({"type":"array","items":{"type":"string"}})", "[\"", "some"},
+    {"members", Kind::kSchema, R"({"additionalProperties":{"type":"boolean"},"type":"object"})",
+     "{\"a\"", ": true, \"a\""},
+    {"free_text", Kind::kTag, R"({"structures":[{"begin":"<tool_call>{\"name\": ","end":"}",
+     "schema":{"type":"string"}}],"triggers":["<tool_call>"]})",
+     "So", " <tool: "},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "grammar/byte_regex.h"
 #include "grammar/ebnf.h"
 #include "grammar/json_schema.h"
+#include "grammar/structural_tag.h"
 
 namespace stemma {
 namespace {
@@ -47,6 +48,8 @@ Result<Part> add_text_form(const TextForm& form, ByteGrammar& grammar) {
     case TextForm::Kind::kOneOf:
       return grammar.one_text_of(
           std::vector<std::string_view>(form.texts.begin(), form.texts.end()));
+    case TextForm::Kind::kTag:
+      return add_structural_tag(form.schema, form.path, grammar);
   }
   return Error{ErrorCode::kInvalidArgument, form.path + ": a text of no form"};
 }

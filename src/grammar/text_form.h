@@ -1,5 +1,5 @@
 // TextForm: what a user asks a text to be: JSON of a schema, what a regular expression matches, a
-// text of a grammar, or one of several texts.
+// text of a grammar, one of several texts, or one that has forms in some places (structural_tag).
 //
 // Thread:     pure functions and values.
 // Memory:     the schema, the expression or grammar, the texts.
@@ -20,10 +20,10 @@
 namespace stemma {
 
 struct TextForm {
-  enum class Kind : std::uint8_t { kFree, kSchema, kRegex, kEbnf, kOneOf };
+  enum class Kind : std::uint8_t { kFree, kSchema, kRegex, kEbnf, kOneOf, kTag };
   Kind kind = Kind::kFree;
   std::string path = {};                // of what says so, for errors
-  TemplateJson schema = {};             // kSchema
+  TemplateJson schema = {};             // kSchema; kTag: the structural tag
   bool strict = true;                   // what the schema says and cannot be kept to is refused
   std::string expression = {};          // kRegex: the whole text is what it matches; UTF-8
   std::string rules = {};               // kEbnf: root is the whole text; UTF-8

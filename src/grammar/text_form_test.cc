@@ -59,6 +59,13 @@ TEST_F(TextFormTest, IsOneOfSeveralTexts) {
   EXPECT_EQ(opened(form, "ye"), "no");
 }
 
+TEST_F(TextFormTest, HasAFormInSomePlaces) {
+  const TextForm form = {.kind = Kind::kTag, .schema = TemplateJson::parse(R"({"structures":[
+          {"begin":"<","schema":{"type":"boolean"},"end":">"}],"triggers":["<"]})")};
+  EXPECT_EQ(opened(form, "It is <true>."), "");
+  EXPECT_EQ(opened(form, "It is <so>."), "no");
+}
+
 TEST_F(TextFormTest, MayBeFree) {
   EXPECT_EQ(opened({}, ""), "free");
 }
@@ -70,6 +77,8 @@ TEST_F(TextFormTest, ErrorsBeginWithItsPath) {
             "p: at 1: a ( without a )");
   EXPECT_EQ(opened({.kind = Kind::kEbnf, .path = "p", .rules = "root ::= a"}, ""),
             "p: line 1: no rule is a");
+  EXPECT_EQ(opened({.kind = Kind::kTag, .path = "p", .schema = TemplateJson::object()}, ""),
+            "p.format: missing");
   EXPECT_EQ(opened({.kind = Kind::kSchema, .path = "p", .schema = {{"$ref", "#"}}}, ""),
             "p: there is no finite text of this form");
 }

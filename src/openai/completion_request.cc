@@ -29,7 +29,6 @@ constexpr RefusedField kRefused[] = {
     {"suffix", "\"\"", "not supported: a completion continues its prompt"},
     {"web_search_options", "null", "not supported"},
     {"prediction", "null", "not supported"},
-    {"structural_tag", "null", "not supported: use response_format"},
     {"stop_regex", "null", "not supported: use stop"},
     {"bad_words", "[]", "not supported: use logit_bias"},
     {"documents", "null", "not supported: put them into messages"},

@@ -19,7 +19,6 @@ constexpr std::size_t kExpressionBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kChoicesMax = 16384;
 
 constexpr RefusedField kRefused[] = {
-    {"structural_tag", "null", "not supported: use json, regex, grammar or choice"},
     {"whitespace_pattern", "null", "not supported"},
 };
 
@@ -33,8 +32,10 @@ class FormReader {
     const std::string type = fields.text("type", kNameBytesMax).value_or("");
     if (type == "text") return;
     if (type == "json_object") return take_object("response_format");
+    if (type == "structural_tag") return take_tag(format, "response_format");
     if (type != "json_schema") {
-      return fields.fail("type", R"(must be "text", "json_object" or "json_schema")");
+      return fields.fail("type",
+                         R"(must be "text", "json_object", "json_schema" or "structural_tag")");
     }
     const Json* const named = fields.object_or_null("json_schema");
     if (named == nullptr) return fields.fail("json_schema", "missing");
@@ -53,25 +54,20 @@ class FormReader {
     read_regex(fields, "regex");
     read_grammar(fields, "grammar");
     read_choice(fields, "choice");
+    read_tag(fields, "structural_tag");
     if (fields.boolean("json_object").value_or(false)) {
       take_object(fields.path_of("json_object"));
     }
   }
 
-  // A schema, or its text.
   void read_schema(FieldReader& fields, std::string_view name) {
-    const Json* const given = fields.find_or_null(name);
-    if (given == nullptr) return;
-    if (!given->is_string()) return take_schema(*given, fields.path_of(name), /*strict=*/true);
-    const auto& text = given->get_ref<const std::string&>();
-    const JsonLimits limits = {
-        .text_bytes_max = std::size_t{1} << 20, .depth_max = 64, .fields_max = 512};
-    Result<Json> parsed = parse_ordered_json(text, fields.path_of(name), limits);
-    if (!parsed.ok()) {
-      fields.fail(name, "must be a schema, or a text of one");
-      return;
-    }
-    take_schema(*parsed, fields.path_of(name), /*strict=*/true);
+    std::optional<Json> schema = read_json(fields, name, "must be a schema, or a text of one");
+    if (schema.has_value()) take_schema(*std::move(schema), fields.path_of(name), /*strict=*/true);
+  }
+
+  void read_tag(FieldReader& fields, std::string_view name) {
+    std::optional<Json> tag = read_json(fields, name, "must be an object, or a text of one");
+    if (tag.has_value()) take_tag(*std::move(tag), fields.path_of(name));
   }
 
   void read_regex(FieldReader& fields, std::string_view name) {
@@ -105,6 +101,21 @@ class FormReader {
   TextForm form() && { return std::move(form_); }
 
  private:
+  // A value, or its text: `wanted` says what it has to be.
+  static std::optional<Json> read_json(FieldReader& fields, std::string_view name,
+                                       std::string_view wanted) {
+    const Json* const given = fields.find_or_null(name);
+    if (given == nullptr) return std::nullopt;
+    if (!given->is_string()) return *given;
+    const auto& text = given->get_ref<const std::string&>();
+    const JsonLimits limits = {
+        .text_bytes_max = std::size_t{1} << 20, .depth_max = 64, .fields_max = 512};
+    Result<Json> parsed = parse_ordered_json(text, fields.path_of(name), limits);
+    if (parsed.ok()) return std::move(parsed).value();
+    fields.fail(name, std::string(wanted));
+    return std::nullopt;
+  }
+
   void take_object(std::string path) {
     take_schema({{"type", "object"}}, std::move(path), /*strict=*/true);
   }
@@ -113,6 +124,9 @@ class FormReader {
           .path = std::move(path),
           .schema = std::move(schema),
           .strict = strict});
+  }
+  void take_tag(Json tag, std::string path) {
+    take({.kind = TextForm::Kind::kTag, .path = std::move(path), .schema = std::move(tag)});
   }
   void take(TextForm form) {
     if (form_.kind != TextForm::Kind::kFree && !fault_.has_value()) {
@@ -142,6 +156,7 @@ TextForm read_output_form(FieldReader& fields, std::optional<ApiError>& fault) {
   reader.read_grammar(fields, "guided_grammar");
   reader.read_grammar(fields, "ebnf");
   reader.read_choice(fields, "guided_choice");
+  reader.read_tag(fields, "structural_tag");
   return std::move(reader).form();
 }
 

@@ -6,9 +6,9 @@
 // Cost:       O(JSON).
 // Not here:   which texts are of a schema (grammar/), how calls are written (tool_calls).
 //
-// Fields: OpenAI's `response_format` and `tool_choice`; `guided_json`, `guided_regex`,
-// `guided_grammar`, `guided_choice` and `structured_outputs` of vLLM, `json_schema`, `regex` and
-// `ebnf` of SGLang.
+// Fields: OpenAI's `response_format` (and as others have it, with a structural tag) and
+// `tool_choice`; `guided_json`, `guided_regex`, `guided_grammar`, `guided_choice` and
+// `structured_outputs` of vLLM, `json_schema`, `regex`, `ebnf` and `structural_tag` of SGLang.
 #pragma once
 
 #include <optional>

@@ -99,6 +99,18 @@ TEST(OutputForm, IsATextOfAGrammar) {
   }
 }
 
+TEST(OutputForm, HasAFormInSomePlaces) {
+  const std::string format = R"("format":{"type":"any_text"})";
+  for (const std::string& fields :
+       {R"("response_format":{"type":"structural_tag",)" + format + "}",
+        R"("structured_outputs":{"structural_tag":{)" + format + "}}",
+        R"("structural_tag":"{\"format\":{\"type\":\"any_text\"}}")" + std::string()}) {
+    const TextForm form = read(fields).form;
+    EXPECT_EQ(form.kind, Kind::kTag) << fields;
+    EXPECT_EQ(form.schema.at("format").dump(), R"({"type":"any_text"})");
+  }
+}
+
 TEST(OutputForm, IsOne) {
   const ReadForm both = read(R"("response_format":{"type":"json_object"},"guided_choice":["a"])");
   EXPECT_EQ(both.fault, "guided_choice");

@@ -195,7 +195,8 @@ std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template) 
 ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template) {
   switch (style) {
     case ToolCallStyle::kTagged:
-      return {.call_begin = "<tool_call>\n{\"name\": ",
+      return {.mark = kTags.begin,
+              .call_begin = "<tool_call>\n{\"name\": ",
               .arguments_begin = ", \"arguments\": ",
               .call_end = "}\n</tool_call>",
               .between = "\n"};
@@ -209,6 +210,7 @@ ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template
   }
   const bool has_fence = chat_template.find(kFence.begin) != kNone;
   return {
+      .mark = kDeepseekCalls.begin,
       .begin = kDeepseekCalls.begin,
       .call_begin = has_fence ? "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" : kDeepseekCall.begin,
       .arguments_begin = has_fence ? "\n```json\n" : kDeepseekSeparator,

@@ -30,8 +30,11 @@ enum class ToolCallStyle : std::uint8_t {
 std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template);
 
 // How a model writes calls, for one that has to: `begin`, one call, perhaps others behind `between`
-// each, `end`. A call is `call_begin`, its name, `arguments_begin`, its arguments, `call_end`.
+// each, `end`. A call is `call_begin`, its name, `arguments_begin`, its arguments, `call_end`. All
+// of it begins with `mark`, which no other text has; empty: an answer is text or a call, never
+// both.
 struct ToolCallSpelling {
+  std::string_view mark = {};
   std::string_view begin = {};
   std::string_view call_begin = {};
   std::string_view arguments_begin = {};

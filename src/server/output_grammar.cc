@@ -6,13 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "grammar/byte_regex.h"
+#include "grammar/free_text.h"
 #include "grammar/json_parts.h"
 #include "grammar/json_schema.h"
 #include "grammar/text_form.h"
 #include "openai/completion_answer.h"
 #include "openai/field_reader.h"
 #include "openai/output_form.h"
+#include "openai/text_marks.h"
 
 namespace stemma {
 namespace {
@@ -50,8 +51,9 @@ Result<Part> add_arguments(const TemplateJson& function, const std::string& path
   return add_json_schema(schema, rules, json);
 }
 
-Result<Part> add_calls(const CompletionRequest& request, const ToolCallSpelling& calls,
-                       ByteGrammar& grammar) {
+// A call of any tool that may be called.
+Result<Part> add_call(const CompletionRequest& request, const ToolCallSpelling& calls,
+                      ByteGrammar& grammar) {
   const bool is_chat = request.response.is_null();
   const JsonParts json(grammar);
   std::vector<Part> ways;
@@ -67,54 +69,86 @@ Result<Part> add_calls(const CompletionRequest& request, const ToolCallSpelling&
     ways.push_back(grammar.sequence({grammar.text(calls.name_is_json ? name.dump() : text),
                                      grammar.text(calls.arguments_begin), arguments}));
   }
-  const Part call = grammar.rule(
-      grammar.sequence({grammar.text(calls.call_begin), grammar.either(std::move(ways)),
-                        grammar.text(calls.call_end)}));
-  Part others = grammar.sequence({});
-  if (calls.several && request.calls_in_parallel) {
-    others = grammar.repeated(grammar.sequence({grammar.text(calls.between), call}), 0, {});
-  }
-  return grammar.sequence({grammar.text(calls.begin), call, others, grammar.text(calls.end)});
+  return grammar.rule(
+      grammar.sequence({grammar.either(std::move(ways)), grammar.text(calls.call_end)}));
 }
 
-// Any text that does not have the mark, and then the mark. As that begins with a character that it
-// has once, a text is pieces that begin with one, of which none goes on as the mark does.
-std::string text_up_to(std::string_view mark) {
-  std::string behind;  // what may follow the first bytes of a mark, up to its next begin
-  for (std::size_t i = mark.size() - 1; i > 0; --i) {
-    const std::string others = fmt::format("[^{}{}][^{}]*", mark[0], mark[i], mark[0]);
-    const bool is_last = i + 1 == mark.size();
-    behind = fmt::format("(?:{}{})?", others, is_last ? "" : fmt::format("|{}{}", mark[i], behind));
+// Calls, without the mark that they begin with.
+Result<Part> add_calls(const CompletionRequest& request, const ToolCallSpelling& calls,
+                       ByteGrammar& grammar) {
+  STEMMA_ASSIGN_OR_RETURN(const Part call, add_call(request, calls, grammar));
+  Part others = grammar.sequence({});
+  if (calls.several && request.calls_in_parallel) {
+    others = grammar.repeated(
+        grammar.sequence({grammar.text(calls.between), grammar.text(calls.call_begin), call}), 0,
+        {});
   }
-  return fmt::format("[^{0}]*(?:{0}{1})*{2}", mark[0], behind, mark);
+  std::string begin = fmt::format("{}{}", calls.begin, calls.call_begin);
+  begin.erase(0, calls.mark.size());
+  return grammar.sequence({grammar.text(begin), call, others, grammar.text(calls.end)});
+}
+
+// Any text that is not read as a call where an answer is text or a call.
+Part add_text_of_bare_style(ByteGrammar& grammar) {
+  constexpr CharRange kBegins[] = {{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}, {'{', '{'}};
+  const Part any = grammar.one_of(other_chars({}));
+  const Part begun =
+      grammar.sequence({grammar.one_of(other_chars(kBegins)), grammar.repeated(any, 0, {})});
+  return grammar.sequence(
+      {grammar.repeated(grammar.one_of(kMarkSpace), 0, {}), grammar.optional(begun)});
+}
+
+// Any text in which what begins as a call is one.
+Result<Part> add_text_with_calls(const CompletionRequest& request, const ToolCallSpelling& calls,
+                                 ByteGrammar& grammar) {
+  STEMMA_ASSIGN_OR_RETURN(const Part some, add_calls(request, calls, grammar));
+  if (calls.mark.empty()) return grammar.either({add_text_of_bare_style(grammar), some});
+  const Part whole = grammar.rule();
+  const Part behind = request.calls_in_parallel ? whole : grammar.sequence({});
+  const FreeText text = {.triggers = {{std::string(calls.mark), grammar.sequence({some, behind})}}};
+  STEMMA_RETURN_IF_ERROR(define_free_text(whole, text, grammar));
+  return whole;
+}
+
+bool has_strict_tool(const TemplateJson& tools) {
+  return std::any_of(tools.begin(), tools.end(), [](const TemplateJson& tool) {
+    const TemplateJson* const function = function_of_or_null(tool);
+    return function != nullptr && function->value("strict", TemplateJson()) == true;
+  });
 }
 
 }  // namespace
 
-bool has_form(const CompletionRequest& request) {
-  return request.form.kind != TextForm::Kind::kFree || request.tool_choice.forced;
+bool has_form(const CompletionRequest& request, const std::optional<ToolCallSpelling>& calls) {
+  return request.form.kind != TextForm::Kind::kFree || request.tool_choice.forced ||
+         (calls.has_value() && has_strict_tool(request.tools));
 }
 
 std::string form_key(const CompletionRequest& request, ThoughtPlace thoughts) {
-  const TemplateJson key = {text_form_key(request.form), request.tools, request.tool_choice.name,
-                            request.calls_in_parallel, static_cast<int>(thoughts)};
+  const TemplateJson key = {text_form_key(request.form), request.tools,
+                            request.tool_choice.forced,  request.tool_choice.name,
+                            request.calls_in_parallel,   static_cast<int>(thoughts)};
   return json_text(key);
 }
 
 Result<Part> add_form(const CompletionRequest& request,
                       const std::optional<ToolCallSpelling>& calls, ByteGrammar& grammar) {
-  std::vector<Part> ways;
-  if (request.form.kind != TextForm::Kind::kFree) {
-    STEMMA_ASSIGN_OR_RETURN(const Part text, add_text_form(request.form, grammar));
-    ways.push_back(text);
-  }
+  const bool has_text = request.form.kind != TextForm::Kind::kFree;
   if (request.tool_choice.forced && !calls.has_value()) {
     return Error{ErrorCode::kUnsupported,
                  "tool_choice: the model's template does not show how it would call"};
   }
+  if (!has_text && !request.tool_choice.forced) {
+    return add_text_with_calls(request, *calls, grammar);
+  }
+  std::vector<Part> ways;
+  if (has_text) {
+    STEMMA_ASSIGN_OR_RETURN(const Part text, add_text_form(request.form, grammar));
+    ways.push_back(text);
+  }
   if (calls.has_value() && !request.tools.is_null()) {
     STEMMA_ASSIGN_OR_RETURN(const Part some, add_calls(request, *calls, grammar));
-    ways.push_back(some);
+    ways.push_back(grammar.sequence({grammar.text(calls->mark), some}));
   }
   return grammar.either(std::move(ways));
 }
@@ -122,10 +156,12 @@ Result<Part> add_form(const CompletionRequest& request,
 // Behind the mark models put an empty line at most. Spaces are the form's.
 Result<Part> add_thoughts(ThoughtPlace place, Part form, ByteGrammar& grammar) {
   if (place == ThoughtPlace::kBehind) return form;
-  STEMMA_ASSIGN_OR_RETURN(const Part rest, add_regex(text_up_to(kThoughtsEnd) + "[\\r\\n]{0,4}",
-                                                     RegexMatch::kWhole, grammar));
+  const std::string end(kThoughtsEnd);
+  const Part text = grammar.rule();
+  STEMMA_RETURN_IF_ERROR(define_free_text(text, {.ends = {end}}, grammar));
   const Part answer = grammar.rule(form);
-  const Part thoughts = grammar.sequence({rest, answer});
+  const Part thoughts = grammar.sequence(
+      {text, grammar.text(end), grammar.repeated(grammar.one_of("\r\n"), 0, 4), answer});
   if (place == ThoughtPlace::kInside) return thoughts;
   return grammar.either({answer, grammar.sequence({grammar.text(kThoughtsBegin), thoughts})});
 }

@@ -1,5 +1,5 @@
-// OutputGrammar: the grammar of what a request asks its answers to be: texts of a form, or calls of
-// tools as the model writes them.
+// OutputGrammar: the grammar of what a request asks its answers to be: texts of a form, calls of
+// tools as the model writes them, or any text in which calls keep to their tools' schemas.
 //
 // Thread:     pure functions.
 // Memory:     the parts of the grammar.
@@ -19,14 +19,15 @@
 
 namespace stemma {
 
-// Whether an answer has a form at all.
-bool has_form(const CompletionRequest& request);
+// Whether an answer has a form at all, where calls are written so (nullopt: the model writes none):
+// it says one, it forces calls, or a tool that may be called is strict.
+bool has_form(const CompletionRequest& request, const std::optional<ToolCallSpelling>& calls);
 
 // What two requests have in common whose answers have the same form.
 std::string form_key(const CompletionRequest& request, ThoughtPlace thoughts);
 
-// The form, where calls are written so; nullopt: the model writes none. Errors begin with the path
-// of what cannot be kept to. REQUIRES: has_form(request).
+// The form. Errors begin with the path of what cannot be kept to.
+// REQUIRES: has_form(request, calls).
 Result<ByteGrammar::Part> add_form(const CompletionRequest& request,
                                    const std::optional<ToolCallSpelling>& calls,
                                    ByteGrammar& grammar);

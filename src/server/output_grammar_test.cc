@@ -133,19 +133,68 @@ TEST_P(ForcedCalls, MayTakeThePlaceOfAText) {
   EXPECT_TRUE(begin.front() == '{' || state_behind(automaton, "<") != ByteAutomaton::kDead);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Styles, ForcedCalls,
-    testing::Values(Spelled{"Tagged", "<tool_call>"},
-                    Spelled{"Bare", R"({"name": function name, "parameters": )"},
-                    Spelled{"Deepseek", "<｜tool▁calls▁begin｜>"},
-                    Spelled{"DeepseekFenced", "<｜tool▁calls▁begin｜> ```json"}),
-    [](const auto& one) { return one.param.name; });
+const auto kStyles = testing::Values(Spelled{"Tagged", "<tool_call>"},
+                                     Spelled{"Bare", R"({"name": function name, "parameters": )"},
+                                     Spelled{"Deepseek", "<｜tool▁calls▁begin｜>"},
+                                     Spelled{"DeepseekFenced", "<｜tool▁calls▁begin｜> ```json"});
+const auto kNameOfStyle = [](const auto& one) { return one.param.name; };
+INSTANTIATE_TEST_SUITE_P(Styles, ForcedCalls, kStyles, kNameOfStyle);
+
+// Of a tool that is strict, in answers that may call and may not.
+class StrictCalls : public ForcedCalls {
+ protected:
+  // How a call of a function begins, up to its arguments.
+  std::string begin_of_call(const std::string& name) const {
+    const ToolCallSpelling calls = spelling_of(style_, GetParam().chat_template);
+    return std::string(calls.begin) + std::string(calls.call_begin) +
+           (calls.name_is_json ? '"' + name + '"' : name) + std::string(calls.arguments_begin);
+  }
+  std::string end_of_call() const {
+    const ToolCallSpelling calls = spelling_of(style_, GetParam().chat_template);
+    return std::string(calls.call_end) + std::string(calls.end);
+  }
+};
+
+TEST_P(StrictCalls, KeepToTheirSchemasWhereTheyCome) {
+  ByteAutomaton automaton = automaton_of_request(request_of(kTools));
+  const std::string call = begin_of_call("go") + "{}" + end_of_call();
+  for (const std::string& text : {std::string(), std::string("I go."), call}) {
+    EXPECT_TRUE(accepts(automaton, text)) << text;
+  }
+  EXPECT_FALSE(accepts(automaton, begin_of_call("stay") + "{}" + end_of_call()));
+  EXPECT_FALSE(accepts(automaton, begin_of_call("go") + "{\"a\":1}" + end_of_call()));
+}
+
+TEST_P(StrictCalls, MayComeBehindTextWhereAStyleHasIt) {
+  ByteAutomaton automaton = automaton_of_request(request_of(kTools));
+  const std::string text = "So, <tool: " + begin_of_call("go") + "{}" + end_of_call();
+  const bool may = style_ != ToolCallStyle::kBare;
+  EXPECT_TRUE(accepts(automaton, text)) << "in the bare style it is text";
+  EXPECT_EQ(accepts(automaton, "So, " + begin_of_call("stay") + "{}" + end_of_call()), !may);
+  EXPECT_EQ(accepts(automaton, text + "\n" + begin_of_call("stay")), !may);
+}
+
+TEST_P(StrictCalls, AreOneWhereSeveralAreNotWanted) {
+  ByteAutomaton automaton =
+      automaton_of_request(request_of(std::string(kTools) + R"(,"parallel_tool_calls":false)"));
+  const std::string call = begin_of_call("go") + "{}" + end_of_call();
+  EXPECT_TRUE(accepts(automaton, call));
+  EXPECT_FALSE(accepts(automaton, call + call));
+}
+
+INSTANTIATE_TEST_SUITE_P(Styles, StrictCalls, kStyles, kNameOfStyle);
 
 TEST(OutputGrammar, SomeRequestsHaveNoForm) {
-  EXPECT_FALSE(has_form(request_of(kTools)));
-  EXPECT_FALSE(has_form(request_of(R"("response_format":{"type":"text"})")));
-  EXPECT_TRUE(has_form(request_of(R"("response_format":{"type":"json_object"})")));
-  EXPECT_TRUE(has_form(request_of(std::string(kTools) + R"(,"tool_choice":"required")")));
+  const std::optional<ToolCallSpelling> none;
+  const std::optional<ToolCallSpelling> tagged = spelling_of(ToolCallStyle::kTagged, "<tool_call>");
+  const std::string tools = kTools;
+  EXPECT_FALSE(has_form(request_of(R"("response_format":{"type":"text"})"), none));
+  EXPECT_TRUE(has_form(request_of(R"("response_format":{"type":"json_object"})"), none));
+  EXPECT_TRUE(has_form(request_of(tools + R"(,"tool_choice":"required")"), none));
+  EXPECT_FALSE(has_form(request_of(R"("tools":[{"function":{"name":"go"}}])"), tagged));
+  EXPECT_TRUE(has_form(request_of(tools), tagged)) << "one of them is strict";
+  EXPECT_FALSE(has_form(request_of(tools), none)) << "the model does not call";
+  EXPECT_FALSE(has_form(request_of(tools + R"(,"tool_choice":"none")"), tagged));
 }
 
 // Of digits, behind what an answer has at this place.
@@ -245,6 +294,8 @@ TEST(OutputGrammar, OneKeyIsOneForm) {
       key(R"("guided_json":{"properties":{"b":{},"a":{}}})"),
       key(R"("guided_choice":["a"])"),
       key(R"("response_format":{"type":"json_schema","json_schema":{"schema":{"type":"null"}}})"),
+      key(kTools),
+      key(std::string(kTools) + R"(,"parallel_tool_calls":false)"),
       key(std::string(kTools) + R"(,"tool_choice":"required")"),
       key(std::string(kTools) + R"(,"tool_choice":"required","parallel_tool_calls":false)"),
       key(std::string(kTools) + R"(,"guided_json":{"type":"null"})"),

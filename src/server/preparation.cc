@@ -263,7 +263,7 @@ ThoughtPlace Preparation::thoughts_of(const CompletionRequest& request,
 
 ApiResult<OwnedConstraint> Preparation::constraint_of(const CompletionRequest& request,
                                                       ThoughtPlace thoughts) const {
-  if (!has_form(request)) return OwnedConstraint();
+  if (!has_form(request, spelling_)) return OwnedConstraint();
   const auto write = [&](ByteGrammar& grammar) -> Result<ByteGrammar::Part> {
     STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part form, add_form(request, spelling_, grammar));
     return add_thoughts(thoughts, form, grammar);

@@ -79,6 +79,13 @@ TEST(Generate, AnswersAreWhatTheyHaveToBe) {
   const auto two = pairs.lines()[0]["text"].get<std::string>();
   EXPECT_EQ(two.size(), 4U) << two;
   EXPECT_EQ(two.find_first_not_of("xy-"), std::string::npos) << two;
+  const std::string tag =
+      write("tag.json",
+            R"({"format":{"type":"tag","begin":"[","end":"]","content":{"type":"any_text"}}})");
+  const ProgramRun tagged =
+      run_stemma(generate("--prompt 'It is' --max-tokens 40 --json --structural-tag " + tag));
+  ASSERT_EQ(tagged.exit_code, 0) << tagged.err;
+  EXPECT_TRUE(tagged.lines()[0]["text"].get<std::string>().starts_with("["));
 }
 
 TEST(Generate, AFormThatCannotBeIsRefused) {
@@ -93,6 +100,8 @@ TEST(Generate, AFormThatCannotBeIsRefused) {
   EXPECT_THAT(refusal("--json-schema /nowhere/s.json"), HasSubstr("/nowhere/s.json"));
   EXPECT_THAT(refusal("--regex '('"), HasSubstr("--regex: at 1: a ( without a )"));
   EXPECT_THAT(refusal("--regex a --json-schema " + schema), HasSubstr("not several"));
+  const std::string tag = write("bad_tag.json", R"({"format":{"type":"what"}})");
+  EXPECT_THAT(refusal("--structural-tag " + tag), HasSubstr("bad_tag.json.format.type: \"what\""));
   const std::string rules = write("bad_rules.gbnf", "root ::= pair\n");
   EXPECT_THAT(refusal("--grammar " + rules), HasSubstr("bad_rules.gbnf: line 1: no rule is pair"));
 }

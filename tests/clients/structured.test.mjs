@@ -59,7 +59,8 @@ let calling;
 
 before(async () => {
   const template = "{% if false %}<tool_call>{% endif %}{{ messages[-1]['content'] }}";
-  writeScriptedModel(directory, { scripts: { "<text>": ["No call here."] }, template });
+  const scripts = { "<text>": ["No call here."], "<call>": ["I look. ", "<tool_call>", '\n{"name": "look", "arguments": ', '{"at": "the moon"}}\n', "</tool_call>"] };
+  writeScriptedModel(directory, { scripts, template });
   bundled = await clientOf();
   calling = await clientOf("--model", directory);
 });
@@ -131,6 +132,9 @@ test("an answer that is cut off says so", async () => {
   assert.equal(finish_reason, "length");
 });
 
+const tagOf = (format) => ({ type: "structural_tag", format });
+const saying = (value) => ({ type: "const_string", value });
+
 test("the fields of vLLM and SGLang", async () => {
   const complete = (fields) =>
     bundled.client.completions.create({ model: bundled.model, prompt: "It is", max_tokens: 60, temperature: 1, seed: 2, ...fields });
@@ -142,6 +146,7 @@ test("the fields of vLLM and SGLang", async () => {
     [{ guided_json: flag }, ["true", "false"]], [{ guided_json: JSON.stringify(flag) }, ["true", "false"]],
     [{ guided_grammar: "root ::= word\nword ::= \"yes\" | \"no\"" }, texts], [{ ebnf: 'root ::= "y" "es"' }, texts],
     [{ structured_outputs: { grammar: 'root ::= [n] "o"' } }, texts],
+    [{ structured_outputs: { structural_tag: JSON.stringify(tagOf(saying("yes"))) } }, texts], [{ structural_tag: tagOf(saying("no")) }, texts],
     [{ structured_outputs: { json: flag } }, ["true", "false"]], [{ json_schema: JSON.stringify(flag) }, ["true", "false"]],
   ]) {
     const [choice] = (await complete(fields)).choices;
@@ -149,6 +154,25 @@ test("the fields of vLLM and SGLang", async () => {
     assert.equal(choice.finish_reason, "stop");
   }
 });
+
+test("a structural tag says where a form begins", async () => {
+  const tags = [{ begin: "<thing>", content: { type: "json_schema", json_schema: schemas.choices }, end: "</thing>" }];
+  const formats = {
+    now: tagOf({ type: "sequence", elements: [saying("It is "), { type: "triggered_tags", triggers: ["<"], tags, at_least_one: true, stop_after_first: true }] }),
+    of_old: { type: "structural_tag", structures: [{ begin: "It is <thing>", schema: schemas.choices, end: "</thing>" }], triggers: ["I"] },
+  };
+  for (const response_format of Object.values(formats)) {
+    for (let seed = 0; seed < 4; ++seed) {
+      const { message: { content } } = await answer(bundled, { seed, temperature: 1, response_format, logit_bias: { [await tokenOf("I")]: 100 } });
+      check(schemas.choices, content.match(/^It is <thing>(.*?)<\/thing>/s)[1]);
+    }
+  }
+});
+
+async function tokenOf(text) {
+  const { tokens } = await bundled.client.post("/../tokenize", { body: { model: bundled.model, prompt: text, add_special_tokens: false } });
+  return tokens[0];
+}
 
 const grammarOfJson = String.raw`
 root   ::= object
@@ -220,6 +244,21 @@ test("a response's call is forced", async () => {
   const [call] = response.output;
   assert.deepEqual([call.type, call.name], ["function_call", "look"]);
   check(functions[0].parameters, call.arguments);
+});
+
+test("where a strict function is called its arguments keep to the schema", async () => {
+  for (const fields of [{}, { parallel_tool_calls: false }]) {
+    const { message } = await answer(calling, { tools, temperature: 0, ...fields }, "<call>");
+    assert.equal(message.content, "I look.");
+    for (const { function: called } of message.tool_calls) {
+      const { parameters } = functions.find(({ name }) => name === called.name);
+      if (parameters) check(parameters, called.arguments);
+    }
+  }
+  assert.equal((await answer(calling, { tools, temperature: 0 }, "<text>")).message.content, "No call here.");
+  const loose = tools.map(({ type, function: { strict: _, ...rest } }) => ({ type, function: rest }));
+  const { message } = await answer(calling, { tools: loose, temperature: 0 }, "<call>");
+  assert.equal(message.tool_calls[0].function.arguments, '{"at": "the moon"}');
 });
 
 test("an answer that may call has its form, or is calls", async () => {

@@ -245,6 +245,13 @@ def test_outputs_are_what_they_have_to_be(llm):
     assert len(code) == 6 and code[3] == "-" and code[4:].isdigit()
     (sums,) = texts(llm.generate("It is", {"grammar": 'root ::= [0-9] ("+" [0-9]){2}', "max_tokens": 30}))
     assert len(sums) == 5 and sums[1] == sums[3] == "+" and sums[::2].isdigit()
+    flag = {"type": "json_schema", "json_schema": {"type": "boolean"}}
+    tag = {"type": "structural_tag", "format": {"type": "tag", "begin": "<flag>", "content": flag, "end": "</flag>"}}
+    for wanted in (tag, json.dumps(tag)):
+        assert texts(llm.generate("It is", {"structural_tag": wanted, "max_tokens": 40}))[0] in (
+            "<flag>true</flag>",
+            "<flag>false</flag>",
+        )
 
 
 def test_forms_that_cannot_be_are_refused(llm):
@@ -254,6 +261,7 @@ def test_forms_that_cannot_be_are_refused(llm):
         ({"regex": "("}, "regex: at 1"),
         ({"grammar": "root ::= what"}, "grammar: line 1: no rule is what"),
         ({"choice": []}, "choice"),
+        ({"structural_tag": {"format": {"type": "what"}}}, "structural_tag.format.type"),
         ({"regex": "a", "choice": ["a"]}, "choice: not with regex"),
     ]:
         with pytest.raises(stemma.Error, match=message):

@@ -25,6 +25,8 @@ FORMS = [
     {"guided_json": {"type": "array", "items": {"type": "string", "maxLength": 5}}},
     {"guided_json": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "boolean"}}, "required": ["b"]}},
     {"json_schema": '{"$ref":"#/$defs/n","$defs":{"n":{"type":["null","array"],"items":{"$ref":"#/$defs/n"}}}}'},
+    {"structural_tag": {"format": {"type": "triggered_tags", "triggers": ["e"], "tags": [
+        {"begin": "e", "content": {"type": "json_schema", "json_schema": {"type": "array", "items": {"type": "boolean"}}}, "end": "."}]}}},
 ]
 
 

@@ -22,8 +22,9 @@ class SamplingParams:
     gives the same outputs. `logprobs` and `prompt_logprobs`: how many of the likeliest tokens are told beside each of the
     output and of the prompt, from 0 to 20; a prompt is then computed, whatever is cached of it, from its token
     `logprob_start_len` on, before which none is told. One of `json_schema` (a text or a mapping), `regex`, `grammar`
-    (rules of EBNF, `root ::= ...`) and `choice` says what each output has to be: JSON of the schema, all that an
-    expression matches, a text of the grammar, one of several texts.
+    (rules of EBNF, `root ::= ...`), `choice` and `structural_tag` (as XGrammar has it, a text or a mapping) says what
+    each output has to be: JSON of the schema, all that an expression matches, a text of the grammar, one of several
+    texts, or a text that has forms where the tag says so.
     """
 
     n: int = 1
@@ -51,6 +52,7 @@ class SamplingParams:
     regex: Optional[str] = None
     grammar: Optional[str] = None
     choice: Optional[Sequence[str]] = None
+    structural_tag: Union[str, Mapping[str, Any], None] = None
 
     @classmethod
     def of(cls, params: Union[SamplingParams, Mapping[str, Any], None]) -> SamplingParams:
@@ -75,8 +77,9 @@ class SamplingParams:
         wish["stop_token_ids"] = list(self.stop_token_ids or [])
         wish["allowed_token_ids"] = None if self.allowed_token_ids is None else list(self.allowed_token_ids)
         wish["logit_bias"] = None if self.logit_bias is None else list(self.logit_bias.items())
-        if self.json_schema is not None and not isinstance(self.json_schema, str):
-            wish["json_schema"] = json.dumps(self.json_schema)
+        for name in ("json_schema", "structural_tag"):
+            if wish[name] is not None and not isinstance(wish[name], str):
+                wish[name] = json.dumps(wish[name])
         wish["choice"] = None if self.choice is None else list(self.choice)
         wish["prompt_token_ids"] = tokens
         return wish

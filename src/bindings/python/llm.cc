@@ -319,10 +319,13 @@ TextForm LocalEngine::form_of(const py::dict& prompt) {
     form.path = name;
     return true;
   };
-  if (take("json_schema", TextForm::Kind::kSchema)) {
-    form.schema = value_of(parse_ordered_json(field<std::string>(prompt, "json_schema"),
-                                              "json_schema", {.depth_max = 64}));
-  }
+  const auto take_json = [&](const char* name, TextForm::Kind kind) {
+    if (!take(name, kind)) return;
+    form.schema =
+        value_of(parse_ordered_json(field<std::string>(prompt, name), name, {.depth_max = 64}));
+  };
+  take_json("json_schema", TextForm::Kind::kSchema);
+  take_json("structural_tag", TextForm::Kind::kTag);
   if (take("regex", TextForm::Kind::kRegex)) form.expression = field<std::string>(prompt, "regex");
   if (take("grammar", TextForm::Kind::kEbnf)) form.rules = field<std::string>(prompt, "grammar");
   if (take("choice", TextForm::Kind::kOneOf)) {
