@@ -1,7 +1,8 @@
 #include "model/json_text.h"
 
 #include <cmath>
-#include <set>
+#include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -12,91 +13,148 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Watches the parser: depth, fields and repeated keys, all of which it would accept.
+// Puts values together as the parser tells of them, and looks after depth, fields and repeated
+// keys, all of which it would accept. The parser's own callback would do, but at the end of each
+// object it walks all that stand before it in their array.
 template <typename AnyJson>
-class ParseWatch {
+class JsonBuilder {
  public:
-  using Event = typename AnyJson::parse_event_t;
-  explicit ParseWatch(const JsonLimits& limits) : limits_(limits) {}
+  using number_integer_t = typename AnyJson::number_integer_t;
+  using number_unsigned_t = typename AnyJson::number_unsigned_t;
+  using number_float_t = typename AnyJson::number_float_t;
+  using string_t = typename AnyJson::string_t;
+  using binary_t = typename AnyJson::binary_t;
 
-  // False drops the value, which is fine: an error follows.
-  bool operator()(int depth, Event event, const AnyJson& parsed) {
-    if (depth > limits_.depth_max) too_deep = true;
-    if (too_deep || too_wide) return false;
-    if (event == Event::object_start) {
-      keys_.emplace_back();
-    } else if (event == Event::object_end) {
-      keys_.pop_back();
-    } else if (event == Event::key) {
-      note_key(parsed.template get_ref<const std::string&>());
-    }
-    return !too_wide;
+  JsonBuilder(const std::string& file, const JsonLimits& limits) : file_(file), limits_(limits) {}
+
+  // What the parser calls. False ends it.
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(number_integer_t value) { return put(value); }
+  bool number_unsigned(number_unsigned_t value) { return put(value); }
+  bool number_float(number_float_t value, const string_t& /*text*/) { return put(value); }
+  bool string(string_t& value) { return put(std::move(value)); }
+  bool binary(binary_t& value) { return put(std::move(value)); }
+  bool start_array(std::size_t /*items*/) { return open(AnyJson::array()); }
+  bool end_array() { return close(); }
+  bool start_object(std::size_t /*fields*/) { return open(AnyJson::object()); }
+  bool end_object() { return close(); }
+  bool key(string_t& name);
+  bool parse_error(std::size_t byte, const std::string& /*token*/,
+                   const nlohmann::detail::exception& error);
+
+  // REQUIRES: the parser has ended.
+  Result<AnyJson> finish() && {
+    STEMMA_RETURN_IF_ERROR(status_);
+    return std::move(whole_);
   }
-
-  bool too_deep = false;
-  bool too_wide = false;
-  std::optional<std::string> repeated_key;
 
  private:
-  void note_key(const std::string& key) {
-    if (!keys_.back().insert(key).second && !repeated_key.has_value()) repeated_key = key;
-    too_wide = keys_.back().size() > limits_.fields_max;
+  struct Open {
+    AnyJson* value = nullptr;
+    std::unordered_set<std::string> names = {};  // of an object
+  };
+
+  // Where the next value comes.
+  AnyJson& place();
+  bool put(AnyJson value) {
+    place() = std::move(value);
+    return true;
+  }
+  bool open(AnyJson empty);
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+  bool fail(ErrorCode code, const std::string& why) {
+    if (status_.ok()) status_ = Error{code, file_ + ": " + why};
+    return false;
   }
 
+  const std::string& file_;
   const JsonLimits& limits_;
-  std::vector<std::set<std::string>> keys_;
+  AnyJson whole_;
+  std::vector<Open> open_;
+  AnyJson* field_ = nullptr;  // of the innermost object, whose name was read
+  Status status_;
 };
 
 template <typename AnyJson>
-Status check_watch(const ParseWatch<AnyJson>& watch, const std::string& file,
-                   const JsonLimits& limits) {
-  if (watch.too_deep) {
-    return Error{ErrorCode::kTooLarge, file + ": JSON nested deeper than " +
-                                           std::to_string(limits.depth_max) + " levels"};
-  }
-  if (watch.too_wide) {
-    return Error{ErrorCode::kTooLarge, file + ": a JSON object of more than " +
-                                           std::to_string(limits.fields_max) + " fields"};
-  }
-  if (watch.repeated_key.has_value()) {
-    return Error{ErrorCode::kCorrupt,
-                 file + ": key '" + printable(*watch.repeated_key) + "' appears twice"};
-  }
-  return {};
+AnyJson& JsonBuilder<AnyJson>::place() {
+  if (open_.empty()) return whole_;
+  AnyJson& around = *open_.back().value;
+  if (around.is_object()) return *field_;
+  auto& items = around.template get_ref<typename AnyJson::array_t&>();
+  return items.emplace_back();
 }
 
 template <typename AnyJson>
-Result<AnyJson> parse_watched(std::string_view text, const std::string& file,
-                              const JsonLimits& limits) {
+bool JsonBuilder<AnyJson>::open(AnyJson empty) {
+  if (open_.size() >= static_cast<std::size_t>(limits_.depth_max)) {
+    return fail(ErrorCode::kTooLarge,
+                "JSON nested deeper than " + std::to_string(limits_.depth_max) + " levels");
+  }
+  AnyJson& value = place();
+  value = std::move(empty);
+  open_.push_back({.value = &value});
+  return true;
+}
+
+template <typename AnyJson>
+bool JsonBuilder<AnyJson>::key(string_t& name) {
+  Open& around = open_.back();
+  auto& fields = around.value->template get_ref<typename AnyJson::object_t&>();
+  const bool is_new = around.names.insert(name).second;
+  if (!is_new && !limits_.names_repeat) {
+    return fail(ErrorCode::kCorrupt, "key '" + printable(name) + "' appears twice");
+  }
+  if (around.names.size() > limits_.fields_max) {
+    return fail(ErrorCode::kTooLarge,
+                "a JSON object of more than " + std::to_string(limits_.fields_max) + " fields");
+  }
+  if constexpr (std::is_same_v<AnyJson, nlohmann::ordered_json>) {
+    using Container = typename AnyJson::object_t::Container;
+    if (is_new) {  // without a look at all before it
+      field_ = &static_cast<Container&>(fields).emplace_back(std::move(name), nullptr).second;
+      return true;
+    }
+  }
+  field_ = &fields[name];
+  return true;
+}
+
+template <typename AnyJson>
+bool JsonBuilder<AnyJson>::parse_error(std::size_t byte, const std::string& /*token*/,
+                                       const nlohmann::detail::exception& error) {
+  if (dynamic_cast<const nlohmann::detail::parse_error*>(&error) == nullptr) {
+    return fail(ErrorCode::kCorrupt, "not valid JSON: " + printable(error.what()));
+  }
+  return fail(ErrorCode::kCorrupt, "not valid JSON at byte " + std::to_string(byte));
+}
+
+template <typename AnyJson>
+Result<AnyJson> parse_within(std::string_view text, const std::string& file,
+                             const JsonLimits& limits) {
   if (text.size() > limits.text_bytes_max) {
     return Error{ErrorCode::kTooLarge, file + ": " + std::to_string(text.size()) +
                                            " bytes of JSON; at most " +
                                            std::to_string(limits.text_bytes_max) + " are accepted"};
   }
-  ParseWatch<AnyJson> watch(limits);
-  AnyJson parsed;
-  try {
-    parsed = AnyJson::parse(text.begin(), text.end(), std::ref(watch));
-  } catch (const typename AnyJson::parse_error& error) {
-    return Error{ErrorCode::kCorrupt,
-                 file + ": not valid JSON at byte " + std::to_string(error.byte)};
-  } catch (const typename AnyJson::exception& error) {  // a number beyond any double
-    return Error{ErrorCode::kCorrupt, file + ": not valid JSON: " + printable(error.what())};
-  }
-  STEMMA_RETURN_IF_ERROR(check_watch(watch, file, limits));
-  return parsed;
+  JsonBuilder<AnyJson> builder(file, limits);
+  AnyJson::sax_parse(text.begin(), text.end(), &builder);
+  return std::move(builder).finish();
 }
 
 }  // namespace
 
 Result<Json> parse_json_value(std::string_view text, std::string_view file_name,
                               const JsonLimits& limits) {
-  return parse_watched<Json>(text, std::string(file_name), limits);
+  return parse_within<Json>(text, std::string(file_name), limits);
 }
 
 Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, std::string_view file_name,
                                                   const JsonLimits& limits) {
-  return parse_watched<nlohmann::ordered_json>(text, std::string(file_name), limits);
+  return parse_within<nlohmann::ordered_json>(text, std::string(file_name), limits);
 }
 
 Result<Json> parse_json_object(std::string_view text, std::string_view file_name,

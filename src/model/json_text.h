@@ -1,7 +1,7 @@
 // JSON text: strict parsing of files from outside, and typed reading of their fields.
 //
-// Every error is one line that names the file and the field. Duplicate keys are refused: two
-// readers of one file must not see different values.
+// Every error is one line that names the file and the field. Duplicate keys are refused unless
+// asked for: two readers of one file must not see different values.
 //
 // Thread:     pure functions; a JsonFields is for one thread.
 // Memory:     about ten times the text while it is parsed; limits bound it.
@@ -25,6 +25,9 @@ struct JsonLimits {
   int depth_max = 16;  // of nested objects and arrays
   // Fields of one object: where objects keep their order, each costs a look at all before it.
   std::size_t fields_max = std::size_t{1} << 20;
+  // A name that comes again in an object gives it another value, as Python's reader has it, where
+  // it is else refused: for texts that are only passed on.
+  bool names_repeat = false;
 };
 
 // Parses any value. kTooLarge above the limits; kCorrupt, with the byte, if it is not strict JSON

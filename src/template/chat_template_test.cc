@@ -121,10 +121,22 @@ TEST(ChatTemplate, MessagesAreAnArray) {
   EXPECT_EQ(text.error().detail, "messages: not an array");
 }
 
-TEST(ChatTemplate, JsonBeyondItsRangesIsRefused) {
+// As schemas of unsigned integers have them.
+TEST(ChatTemplate, IntegersBeyond63BitsPrintAsTheyAreWritten) {
   RenderOptions options;
-  options.extra = TemplateJson::parse(R"({"n": 18446744073709551615})");
-  EXPECT_EQ(rendered("", options), "invalid_argument: n: JSON holds an integer beyond 64 bits");
+  options.extra = TemplateJson::parse(R"({"n": {"maximum": 18446744073709551615}})");
+  EXPECT_EQ(rendered("{{ n.maximum }} {{ n | tojson }} {{ n }}", options),
+            R"(18446744073709551615 {"maximum": 18446744073709551615} )"
+            R"({'maximum': 18446744073709551615})");
+  EXPECT_EQ(
+      rendered("{{ n.maximum is integer }} {{ n.maximum is float }} {{ n.maximum is number }} "
+               "{{ n.maximum > 7 }} {{ n.maximum ~ '' }}",
+               options),
+      "True False True True 18446744073709551615");
+}
+
+TEST(ChatTemplate, JsonThatIsNestedTooDeeplyIsRefused) {
+  RenderOptions options;
   options.extra =
       TemplateJson::parse("{\"n\": " + std::string(200, '[') + std::string(200, ']') + "}");
   EXPECT_EQ(rendered("", options), "invalid_argument: n: JSON is nested too deeply");

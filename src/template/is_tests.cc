@@ -23,6 +23,14 @@ Result<Value> test_number(const Call& call) {
   return yes_or_no(call.self.is_number());
 }
 
+Result<Value> test_integer(const Call& call) {
+  return yes_or_no(call.self.is(Kind::kInteger) || call.self.is_wide_integer());
+}
+
+Result<Value> test_float(const Call& call) {
+  return yes_or_no(call.self.is(Kind::kFloat) && !call.self.is_wide_integer());
+}
+
 Result<Value> test_iterable(const Call& call) {
   const Value& value = call.self;
   return yes_or_no(!value.is_defined() || value.is(Kind::kText) || value.is_sequence() ||
@@ -76,8 +84,8 @@ constexpr std::array kTests = {
     Builtin{"iterable", test_iterable},
     Builtin{"sequence", test_sequence},
     Builtin{"number", test_number},
-    Builtin{"integer", test_kind<Kind::kInteger>},
-    Builtin{"float", test_kind<Kind::kFloat>},
+    Builtin{"integer", test_integer},
+    Builtin{"float", test_float},
     Builtin{"boolean", test_kind<Kind::kBool>},
     Builtin{"callable", test_kind<Kind::kFunction>},
     Builtin{"true", test_boolean_value<true>},

@@ -157,7 +157,7 @@ Status append_text(TextBuilder& out, const Value& value) {
       out.append(std::to_string(value.integer()));
       return {};
     case Kind::kFloat:
-      out.append(float_text(value.real()));
+      out.append(value.is_wide_integer() ? std::string(value.text()) : float_text(value.real()));
       return {};
     case Kind::kText:
       out.append(value.text());

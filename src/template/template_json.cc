@@ -24,7 +24,8 @@ Result<Value> value_of(Arena& arena, const Json& json, int level) {
     case Json::value_t::number_unsigned: {
       const auto number = json.get<std::uint64_t>();
       if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-        return type_error("JSON holds an integer beyond 64 bits");
+        return Value::wide_integer(arena.text(std::to_string(number)).text(),
+                                   static_cast<double>(number));
       }
       return Value::integer(static_cast<std::int64_t>(number));
     }
@@ -92,7 +93,11 @@ Status JsonWriter::write(const Value& value) {
       out_.append(std::to_string(value.integer()));
       return {};
     case Kind::kFloat:
-      write_float(value.real());
+      if (value.is_wide_integer()) {
+        out_.append(value.text());
+      } else {
+        write_float(value.real());
+      }
       return {};
     case Kind::kText:
       write_text(value.text());

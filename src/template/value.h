@@ -55,6 +55,12 @@ class Value {
     result.real_ = value;
     return result;
   }
+  // An integer beyond 63 bits: it prints as it was written, and counts as the nearest double.
+  static Value wide_integer(std::string_view digits, double nearest) {
+    Value result(Kind::kFloat, digits);
+    result.real_ = nearest;
+    return result;
+  }
   static Value text(std::string_view text) { return Value(Kind::kText, text); }
   // REQUIRES: kind is kList, kTuple or kLazy.
   static Value sequence(Kind kind, const List* list) {
@@ -87,10 +93,11 @@ class Value {
   bool is_defined() const { return kind_ != Kind::kUndefined; }
   // A bool is an integer to Python.
   bool is_whole() const { return kind_ == Kind::kBool || kind_ == Kind::kInteger; }
+  bool is_wide_integer() const { return kind_ == Kind::kFloat && !text_.empty(); }
   bool is_number() const { return is_whole() || kind_ == Kind::kFloat; }
   bool is_sequence() const { return kind_ >= Kind::kList && kind_ <= Kind::kLazy; }
 
-  // The text, or the name of an undefined value.
+  // The text, the name of an undefined value, or the digits of a wide integer.
   std::string_view text() const { return text_; }
   // REQUIRES: is_whole().
   std::int64_t integer() const {

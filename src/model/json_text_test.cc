@@ -1,0 +1,68 @@
+#include "model/json_text.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+namespace stemma {
+namespace {
+
+std::string fault_of(std::string_view text, const JsonLimits& limits = {}) {
+  const auto parsed = parse_ordered_json(text, "f", limits);
+  return parsed.ok() ? "" : parsed.error().detail;
+}
+
+TEST(JsonText, ReadsWhatTheParserReads) {
+  for (const std::string text :
+       {"null", "-0.0", "18446744073709551615", "-9223372036854775808", "1e30", R"("a\u00e9\n")",
+        "[]", "{}", R"([1,[true,{}],[],"x"])", R"({"b":{"a":[{"c":null}],"d":2},"a":false})"}) {
+    const auto ordered = parse_ordered_json(text, "f", {});
+    ASSERT_TRUE(ordered.ok()) << ordered.error().detail;
+    EXPECT_EQ(ordered->dump(), nlohmann::ordered_json::parse(text).dump());
+    const auto sorted = parse_json_value(text, "f", {});
+    ASSERT_TRUE(sorted.ok());
+    EXPECT_EQ(*sorted, nlohmann::json::parse(text));
+  }
+}
+
+TEST(JsonText, WhatIsNoJsonIsRefusedWithItsByte) {
+  EXPECT_EQ(fault_of(""), "f: not valid JSON at byte 1");
+  EXPECT_EQ(fault_of("[1,]"), "f: not valid JSON at byte 4");
+  EXPECT_EQ(fault_of("{} {}"), "f: not valid JSON at byte 4");
+  EXPECT_EQ(fault_of("\"\xFF\""), "f: not valid JSON at byte 2");
+  EXPECT_EQ(fault_of("[1e400]").substr(0, 18), "f: not valid JSON:");
+}
+
+TEST(JsonText, LimitsHold) {
+  EXPECT_EQ(fault_of("[[]]", {.depth_max = 2}), "");
+  EXPECT_EQ(fault_of("[[[]]]", {.depth_max = 2}), "f: JSON nested deeper than 2 levels");
+  EXPECT_EQ(fault_of(R"({"a":1,"b":{"c":1,"d":2}})", {.fields_max = 2}), "");
+  EXPECT_EQ(fault_of(R"([{"a":1,"b":2,"c":3}])", {.fields_max = 2}),
+            "f: a JSON object of more than 2 fields");
+  EXPECT_EQ(fault_of("[1]", {.text_bytes_max = 2}), "f: 3 bytes of JSON; at most 2 are accepted");
+}
+
+TEST(JsonText, ANameComesOnceUnlessItMayRepeat) {
+  const std::string text = R"({"a":1,"b":{"a":2},"a":[{"c":3}]})";
+  EXPECT_EQ(fault_of(text), "f: key 'a' appears twice");
+  const auto ordered = parse_ordered_json(text, "f", {.names_repeat = true});
+  ASSERT_TRUE(ordered.ok());
+  EXPECT_EQ(ordered->dump(), R"({"a":[{"c":3}],"b":{"a":2}})") << "the last value, the first place";
+  const auto sorted = parse_json_value(text, "f", {.names_repeat = true});
+  EXPECT_EQ(*sorted, nlohmann::json::parse(text));
+}
+
+// The parser's own callback looks at all objects before one in its list: these would take a minute.
+TEST(JsonText, ManyObjectsInAListCostAsMuchAsTheirText) {
+  std::string text = "[{}";
+  for (int i = 1; i < 300'000; ++i) text += ",{}";
+  const auto began = std::chrono::steady_clock::now();
+  const auto parsed = parse_ordered_json(text + "]", "f", {});
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->size(), 300'000U);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+}
+
+}  // namespace
+}  // namespace stemma
