@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/cpu_quota.h"
 #include "base/thread_pool.h"
 #include "cli/sizes.h"
 #include "device/mpi_ranks.h"
@@ -67,7 +68,8 @@ Flag ModelFlags::add_to(Flags& command) {
       .capture_default_str();
   command.add("--kv-layout", kv_layout_, "layer_first page_first").capture_default_str();
   command.add("--attention", attention_, "cpu reference").capture_default_str();
-  command.add("--threads", threads_, "0: one for each CPU that the process may use")
+  command
+      .add("--threads", threads_, "0: one for each CPU that the process and its container may use")
       .capture_default_str();
   command
       .add("--pin-threads", pin_threads_,
@@ -130,7 +132,7 @@ Result<ServedModelOptions> ModelFlags::options() const {
   options.windowed_share = windowed_share_;
   options.kv_layout = kv_layout_;
   options.attention = attention_;
-  options.threads = threads_ != 0 ? threads_ : usable_cpus();
+  options.threads = threads_ != 0 ? threads_ : busy_threads();
   options.pinning = pin_threads_ == "auto" ? ThreadPinning::kWorkers : ThreadPinning::kOff;
   KvCacheOptions& kv = options.engine.kv;
   kv.page_size = page_size_;
