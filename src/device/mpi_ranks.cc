@@ -106,15 +106,17 @@ Result<std::unique_ptr<RankGroup>> open_mpi_ranks(int ranks) {
   STEMMA_RETURN_IF_ERROR(
       status_of(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &allowed), "MPI_Init"));
   auto group = std::make_unique<MpiRanks>();
+  Status own;
   if (group->ranks() != ranks) {
-    return Error{ErrorCode::kUnsupported, "--tensor-parallel " + std::to_string(ranks) +
-                                              ": there are " + std::to_string(group->ranks()) +
-                                              " ranks; start it with mpirun -n " +
-                                              std::to_string(ranks)};
+    own = Error{ErrorCode::kUnsupported, "--tensor-parallel " + std::to_string(ranks) +
+                                             ": there are " + std::to_string(group->ranks()) +
+                                             " ranks; start it with mpirun -n " +
+                                             std::to_string(ranks)};
+  } else if (allowed < MPI_THREAD_SERIALIZED) {
+    own = Error{ErrorCode::kUnsupported, "--tensor-parallel: this MPI allows only one thread"};
   }
-  if (allowed < MPI_THREAD_SERIALIZED) {
-    return Error{ErrorCode::kUnsupported, "--tensor-parallel: this MPI allows only one thread"};
-  }
+  // One that gave up alone would wait for the others to end, and they for what it says next.
+  STEMMA_RETURN_IF_ERROR(group->ranks() < 2 ? own : agree(*group, own));
   return std::unique_ptr<RankGroup>(std::move(group));
 }
 

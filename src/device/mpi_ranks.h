@@ -16,8 +16,8 @@
 namespace stemma {
 
 // The ranks of this program. Destroying it waits until every rank does so. kUnsupported where the
-// build has no MPI, and where as many ranks as wanted are not there; the error names the flag
-// --tensor-parallel. REQUIRES: at most once in a process; ranks >= 2.
+// build has no MPI, and where as many ranks as one of them wants are not there: an error on all,
+// which names the flag --tensor-parallel. REQUIRES: at most once in a process; ranks >= 2.
 Result<std::unique_ptr<RankGroup>> open_mpi_ranks(int ranks);
 
 }  // namespace stemma

@@ -26,17 +26,20 @@ DeviceBackend& backend_of(const ServedModelOptions& options) {
   return options.backend != nullptr ? *options.backend : cpu_backend();
 }
 
-// The same fields for people: what to look at where two namespaces differ.
+// The same fields for people: what to look at where two namespaces differ. Long ones come last, as
+// stores cut a description off somewhere.
 std::string description_of(const LoadedRunner& runner, const KvPool& pool,
                            const std::string& codec) {
-  std::string text;
-  for (const auto& [name, value] : runner.namespace_fields()) {
-    text.append(name).append("=").append(value).append(" ");
-  }
-  text += "kv_dtype=" + std::string(dtype_name(pool.shape().dtype));
+  std::string text = "kv_dtype=" + std::string(dtype_name(pool.shape().dtype));
   text += " kv_kind=" + std::string(kv_kind_name(pool.shape().kind));
   if (codec != "plain") text += " tier_codec=" + codec;
-  return text + " page_size=" + std::to_string(pool.shape().page_size);
+  text += " page_size=" + std::to_string(pool.shape().page_size);
+  auto fields = runner.namespace_fields();
+  std::stable_sort(fields.begin(), fields.end(), [](const auto& one, const auto& other) {
+    return one.second.size() < other.second.size();
+  });
+  for (const auto& [name, value] : fields) text.append(" ").append(name).append("=").append(value);
+  return text;
 }
 
 NamespaceDigest digest_of(const LoadedRunner& runner, const KvPool& pool,
@@ -153,7 +156,7 @@ void ServedModel::describe_tiers() {
 void ServedModel::describe_adapter(const AdapterIdentity& adapter) {
   if (tiers_ == nullptr) return;
   tiers_->describe(namespace_digest(adapter),
-                   description_ + " adapter_sha256=" + to_hex(adapter.digest));
+                   "adapter_sha256=" + to_hex(adapter.digest) + " " + description_);
 }
 
 Status ServedModel::load_files(const ServedModelOptions& options) {

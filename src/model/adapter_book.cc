@@ -36,7 +36,12 @@ std::vector<AdapterIdentity> AdapterBook::list() const {
 }
 
 Status AdapterBook::check_name(std::string_view name) const {
-  if (!name.empty() && !find(name)) return {};
+  const std::lock_guard lock(mutex_);
+  return check_locked(name);
+}
+
+Status AdapterBook::check_locked(std::string_view name) const {
+  if (!name.empty() && find_or_null(name) == nullptr) return {};
   return Error{ErrorCode::kInvalidArgument,
                "adapters need names, each its own (got '" + printable(name) + "')"};
 }
@@ -48,9 +53,12 @@ AdapterId AdapterBook::free_place() const {
   return AdapterId(static_cast<std::int32_t>(free - places_.begin()));
 }
 
-Status AdapterBook::add(AdapterIdentity adapter, AdapterId place) {
-  STEMMA_RETURN_IF_ERROR(check_name(adapter.name));
+Status AdapterBook::add(AdapterIdentity adapter, AdapterId place, bool replaces) {
   const std::lock_guard lock(mutex_);
+  if (const Leased* const old = replaces ? find_or_null(adapter.name) : nullptr) {
+    places_[old->place.index()].is_found = false;
+  }
+  STEMMA_RETURN_IF_ERROR(check_locked(adapter.name));
   while (places_.size() <= place.index()) places_.emplace_back();
   Leased& one = places_[place.index()];
   STEMMA_CHECK(!one.place.valid(), "nobody has the place");

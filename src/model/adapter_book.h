@@ -82,8 +82,9 @@ class AdapterBook {
   Status check_name(std::string_view name) const;
   // Where the next one can be put: the first place that is free.
   AdapterId free_place() const;
-  // It can be found from now on. Errors are those of check_name. REQUIRES: `place` is free.
-  Status add(AdapterIdentity adapter, AdapterId place);
+  // It can be found from now on; where it `replaces` one of its name, that one cannot any more, and
+  // the name is always found. Errors are those of check_name. REQUIRES: `place` is free.
+  Status add(AdapterIdentity adapter, AdapterId place, bool replaces = false);
   // It is not found any more. kNotFound.
   Status take_out(std::string_view name);
   // The places, free from now on, of those that were taken out and that nobody has a lease of.
@@ -91,7 +92,9 @@ class AdapterBook {
 
  private:
   using Leased = AdapterLease::Leased;
+  // REQUIRES: locked.
   const Leased* find_or_null(std::string_view name) const;
+  Status check_locked(std::string_view name) const;
 
   mutable std::mutex mutex_;
   std::deque<Leased> places_;  // by AdapterId; leases point at them

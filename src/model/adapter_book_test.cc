@@ -91,6 +91,33 @@ TEST_F(AdapterBookTest, WhenTheLastLeaseEndsThePlaceIsFree) {
 }
 
 // One thread puts adapters in and takes them out, the others lease: nobody's place is given away.
+TEST_F(AdapterBookTest, OneMayReplaceAnotherOfItsName) {
+  const AdapterId place = add("a");
+  const AdapterLease old = book_.find("a");
+  EXPECT_EQ(book_.free_place(), AdapterId(1));
+  ASSERT_TRUE(book_.add({"a", {2}}, AdapterId(1), /*replaces=*/true).ok());
+  EXPECT_EQ(book_.find("a").identity().digest[0], 2);
+  EXPECT_EQ(book_.at(place).identity().digest[0], 1) << "for who has a lease of it";
+  EXPECT_THAT(names(), ElementsAre("a"));
+}
+
+TEST_F(AdapterBookTest, ANameThatIsReplacedIsAlwaysFound) {
+  add("a");
+  std::atomic<bool> ended = false;
+  std::thread finder([&] {
+    while (!ended) {
+      EXPECT_TRUE(book_.find("a"));
+      EXPECT_THAT(names(), ElementsAre("a"));
+    }
+  });
+  for (int i = 0; i < 2'000; ++i) {
+    EXPECT_TRUE(book_.add({"a", {2}}, book_.free_place(), /*replaces=*/true).ok());
+    book_.free_ended();
+  }
+  ended = true;
+  finder.join();
+}
+
 TEST_F(AdapterBookTest, LeasesAreTakenWhileAdaptersComeAndGo) {
   std::atomic<bool> over = false;
   const auto use = [&] {

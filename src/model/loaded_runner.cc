@@ -30,8 +30,7 @@ Status LoadedRunner::place_adapter(Adapter adapter, bool in_place) {
   const AdapterId place = book_.free_place();
   AdapterIdentity identity = {adapter.name, adapter.digest};
   STEMMA_RETURN_IF_ERROR(put(place, std::move(adapter)));
-  if (replaces) STEMMA_RETURN_IF_ERROR(book_.take_out(identity.name));
-  return book_.add(std::move(identity), place);
+  return book_.add(std::move(identity), place, replaces);
 }
 
 void LoadedRunner::drop_ended_adapters() {

@@ -81,7 +81,23 @@ DiskPageStore::~DiskPageStore() {
 void DiskPageStore::describe(const NamespaceDigest& digest, std::string_view description) {
   const std::lock_guard lock(mutex_);
   const DiskPages::Namespace* const named = pages_.describe_or_null(digest, description);
-  if (named != nullptr && named->pages == 0 && pages_.pages() > 0) report_difference(*named);
+  if (named != nullptr && !is_used_) described_.push_back(digest);
+}
+
+// Once, when all whose pages may be asked for have been described: where one of them has pages
+// those of the others are in good company, as those of a model and of its adapters are.
+void DiskPageStore::note_use() {
+  if (std::exchange(is_used_, true)) return;
+  const std::vector<NamespaceDigest> described = std::exchange(described_, {});
+  const auto& known = pages_.namespaces();
+  const bool has_own = std::any_of(described.begin(), described.end(), [&](const auto& digest) {
+    const auto found = known.find(digest);
+    return found != known.end() && found->second.pages > 0;
+  });
+  if (has_own || described.empty() || pages_.pages() == 0) return;
+  if (const auto first = known.find(described.front()); first != known.end()) {
+    report_difference(first->second);
+  }
 }
 
 // Of the namespaces that have pages here, the one with the fewest other fields.
@@ -102,6 +118,7 @@ void DiskPageStore::report_difference(const DiskPages::Namespace& described) con
 
 Result<std::int64_t> DiskPageStore::lookup(std::span<const PageKey> keys, std::int64_t) {
   const std::lock_guard lock(mutex_);
+  note_use();
   std::int64_t found = 0;
   for (const PageKey& key : keys) {
     if (pages_.find_or_null(key) == nullptr) break;

@@ -186,6 +186,7 @@ class DiskPageStore final : public PageStore {
   void take_from_map(DiskPages::Page& page);
   void close_retired();
   std::int64_t stray_bytes() const;
+  void note_use();
   void report_difference(const DiskPages::Namespace& described) const;
 
   std::unique_ptr<DiskFiles> files_;
@@ -194,14 +195,16 @@ class DiskPageStore final : public PageStore {
   Counters counters_;
   std::atomic<bool> read_only_ = false;
 
-  mutable std::mutex mutex_;  // of the next seven; never held during I/O
+  mutable std::mutex mutex_;  // of the next nine; never held during I/O
   DiskPages pages_;
   DiskSlabs slabs_;
   std::vector<Dropped> dropped_;
-  bool reading_ = false;             // the reader uses files of slabs
-  std::vector<DiskFileId> retired_;  // files of slabs that went while it did
-  bool changed_ = false;             // since the index was last written anew
-  std::vector<DiskEntry> strays_;    // slabs that could not be opened, or not be removed
+  bool reading_ = false;                    // the reader uses files of slabs
+  std::vector<DiskFileId> retired_;         // files of slabs that went while it did
+  bool changed_ = false;                    // since the index was last written anew
+  bool is_used_ = false;                    // pages were asked for or stored
+  std::vector<NamespaceDigest> described_;  // before that
+  std::vector<DiskEntry> strays_;           // slabs that could not be opened, or not be removed
 
   // Whose turn it is to write, remove or purge, during I/O too: a reader removes what it found to
   // be wrong. Taken before mutex_. Waits as long as the call that holds it, which has a deadline.

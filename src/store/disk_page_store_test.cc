@@ -326,12 +326,35 @@ TEST(DiskPageStore, ForeignPagesAreReportedWithTheFieldThatDiffers) {
     NamespaceDigest other = digest;
     other.bytes[31] = 1;
     f.store->describe(other, description);
+    f.lookup(std::span(&page, 1));
     EXPECT_THAT(lines, HasSubstr("tier.disk.foreign_pages"));
     EXPECT_THAT(lines, HasSubstr(std::string("differs=\"") + field + "\""));
     lines.clear();
     f.store->describe(digest, "model=scribe dtype=f16 rope=10000 page_size=16");
+    f.lookup(std::span(&page, 1));
     EXPECT_THAT(lines, Not(HasSubstr("foreign")));
     set_log_sink({});
+  }
+}
+
+// The model's own pages, of which there may be none, and those of its adapters.
+TEST(DiskPageStore, PagesOfAnyNamespaceThatWasDescribedAreNotForeign) {
+  DiskStoreFixture f(19);
+  ASSERT_TRUE(f.open());
+  const TestPage page(small_format(), 19);
+  const NamespaceDigest adapters = page.identity().namespace_digest;
+  NamespaceDigest models = adapters;
+  models.bytes[31] = 1;
+  for (int life = 0; life < 2; ++life) {
+    std::string lines;
+    set_log_sink([&](LogLevel, std::string_view line) { lines += std::string(line) + "\n"; });
+    f.store->describe(models, "model=scribe");
+    f.store->describe(adapters, "adapter=poet model=scribe");
+    if (life == 0) f.put(page);
+    f.lookup(std::span(&page, 1));
+    set_log_sink({});
+    EXPECT_THAT(lines, Not(HasSubstr("foreign"))) << "life " << life;
+    ASSERT_TRUE(f.open());
   }
 }
 

@@ -50,6 +50,7 @@ std::vector<DiskPageStore::Staged> DiskPageStore::stage(std::span<PageWrite> wri
 bool DiskPageStore::stage_one(PageWrite& write, Staged& staged) {
   {
     const std::lock_guard lock(mutex_);
+    note_use();
     DiskPages::Page* const page = pages_.find_or_null(write.key);
     if (page != nullptr) pages_.touch(*page);  // so that it is not evicted for the others
     if (page != nullptr) return false;

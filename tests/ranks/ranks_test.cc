@@ -244,5 +244,17 @@ TEST_F(Ranks, FewerThanWantedAreRefused) {
   EXPECT_THAT(run.err, HasSubstr("--tensor-parallel 2: there are 1 ranks; start it with mpirun"));
 }
 
+// With an error on both, where each would else wait for what the other says next.
+TEST_F(Ranks, TwoThatWantDifferentNumbersOfRanksAreRefused) {
+  const std::string wants = "generate --model models/scribe-3m --prompt a --tensor-parallel ";
+  for (const auto& [first, second] : {std::pair("2", "3"), {"3", "2"}}) {
+    const ProgramRun run =
+        run_stemma(wants + second, std::string("timeout 60 mpirun --oversubscribe -n 1 ") +
+                                       STEMMA_BINARY_DIR + "/stemma " + wants + first + " : -n 1");
+    EXPECT_NE(run.exit_code, 124) << "it was not ended from outside";
+    EXPECT_THAT(run.err, HasSubstr("--tensor-parallel 3: there are 2 ranks"));
+  }
+}
+
 }  // namespace
 }  // namespace stemma
