@@ -31,6 +31,17 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
+// The bits at which so many ones begin; those that go on in the next word are not seen.
+std::uint64_t starts_of_runs(std::uint64_t bits, std::int64_t ones) {
+  if (ones > 64) return 0;
+  for (std::int64_t seen = 1; seen < ones && bits != 0;) {
+    const std::int64_t more = std::min(seen, ones - seen);
+    bits &= bits >> more;
+    seen += more;
+  }
+  return bits;
+}
+
 }  // namespace
 
 OwnedPages& OwnedPages::operator=(OwnedPages&& other) noexcept {
@@ -225,24 +236,18 @@ void PageAllocator::make_free(PageList pages, PageState from) noexcept {
 }
 
 // The first page of a free run of `pages`, or −1 if none begins within the words that are searched.
+// A few operations a word, however its free pages lie.
 std::int64_t PageAllocator::find_run(std::int64_t pages) const noexcept {
-  std::int64_t run = 0;
+  std::int64_t run = 0;  // of free pages before `word`
   std::int64_t word = next_free_word(0);
   const auto words = static_cast<std::int64_t>(free_bits_.size());
   for (std::int64_t searched = 0; searched < kRunSearchWordsMax && word < words; ++searched) {
-    std::uint64_t bits = free_bits_[at(word)];
-    for (std::int64_t bit = 0; bit < kBits;) {
-      const std::int64_t ones = std::min<std::int64_t>(std::countr_one(bits), kBits - bit);
-      run += ones;
-      bit += ones;
-      if (run >= pages) return word * kBits + bit - run;
-      if (bit >= kBits) break;
-      run = 0;
-      bits = ones == kBits ? 0 : bits >> ones;
-      const std::int64_t zeros = std::min<std::int64_t>(std::countr_zero(bits), kBits - bit);
-      bit += zeros;
-      bits = zeros == kBits ? 0 : bits >> zeros;
+    const std::uint64_t bits = free_bits_[at(word)];
+    if (run + std::countr_one(bits) >= pages) return word * kBits - run;
+    if (const std::uint64_t starts = starts_of_runs(bits, pages); starts != 0) {
+      return word * kBits + std::countr_zero(starts);
     }
+    run = bits == ~std::uint64_t{0} ? run + kBits : std::countl_one(bits);
     const std::int64_t next = next_free_word(word + 1);
     if (next != word + 1) run = 0;
     word = next;

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -74,6 +76,40 @@ TEST(PageAllocator, AGapOfWholeWordsEndsARun) {
   first.reset();
   all.reset();  // word 3
   EXPECT_EQ(ids(*allocator.try_allocate(65)).at(64), 192);
+}
+
+// Where the first run of so many free pages begins, page by page; −1: nowhere.
+int first_run(const std::vector<bool>& is_free, int pages) {
+  int run = 0;
+  for (int page = 0; page < static_cast<int>(is_free.size()); ++page) {
+    run = is_free[static_cast<std::size_t>(page)] ? run + 1 : 0;
+    if (run == pages) return page - pages + 1;
+  }
+  return -1;
+}
+
+TEST(PageAllocator, TakesTheFirstRunHoweverFreePagesLie) {
+  Prng prng(20261128);
+  for (int trial = 0; trial < 2'000; ++trial) {
+    constexpr int kPages = 300;
+    PageAllocator allocator(kPages);
+    OwnedPages all = *allocator.try_allocate(kPages);
+    std::vector<OwnedPages> held;
+    std::vector<bool> is_free;
+    const std::int64_t longest = 1 + prng.below(trial % 2 == 0 ? 8 : 150);
+    for (bool frees = prng.below(2) == 0; all.pages() > 0; frees = !frees) {
+      const std::int64_t length = std::min(all.pages(), 1 + prng.below(longest));
+      OwnedPages part = all.take_front(length);
+      is_free.insert(is_free.end(), static_cast<std::size_t>(length), frees);
+      if (!frees) held.push_back(std::move(part));
+    }
+    const int wanted = 1 + static_cast<int>(prng.below(longest));
+    const int expected = first_run(is_free, wanted);
+    const std::optional<OwnedPages> got = allocator.try_allocate(wanted);
+    if (expected < 0 || !got.has_value()) continue;
+    EXPECT_EQ(ids(*got).front(), expected) << wanted << " pages, trial " << trial;
+    EXPECT_EQ(ids(*got).back(), expected + wanted - 1);
+  }
 }
 
 TEST(OwnedPages, SplitsAndJoinsInOrder) {
