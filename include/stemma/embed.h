@@ -40,6 +40,7 @@ struct LowerTierOptions {
   KvLayout host_layout = KvLayout::kPageFirst;
 
   // A file that host memory survives in, from KvCache::settle to the next opening; empty: none.
+  // kInvalidArgument where something else lies there, which is not written over.
   std::string host_file = {};
 
   // Whose pages `host_file` and the stores hold, for the file's label and for logs.

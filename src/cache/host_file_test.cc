@@ -39,7 +39,7 @@ class HostFileTest : public HeldCopies {
  protected:
   void SetUp() override {
     set_log_level(LogLevel::kError);
-    std::ofstream(path) << "what an earlier life saved";
+    std::ofstream(path) << "STEMHOST: what an earlier life saved";
     ranks.stubborn = false;
   }
   void TearDown() override { set_log_level(LogLevel::kInfo); }

@@ -67,6 +67,25 @@ Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock)
   return stores;
 }
 
+// `page_bytes`: of both pools.
+Result<TierStack::Options> stack_options(const ServedTierOptions& options,
+                                         std::int64_t page_bytes) {
+  const auto layout = parse_kv_layout(options.host_layout);
+  if (!layout.ok()) return named("--host-layout", layout.error());
+  const auto codec = try_parse_page_codec(options.codec);
+  if (!codec.has_value()) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--tier-codec must be plain, int8 or int4 (got " + options.codec + ")"};
+  }
+  TierStack::Options stack;
+  stack.host_bytes =
+      options.host_bytes > 0 ? options.host_bytes : std::max(kPassThroughBytes, 8 * page_bytes);
+  stack.host_layout = *layout;
+  stack.codec = *codec;
+  stack.host_file = host_file(options);
+  return stack;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& options,
@@ -75,23 +94,14 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
   if (!options.host_file.empty() && options.host_bytes == 0) {
     return Error{ErrorCode::kInvalidArgument, "--host-file needs --host-bytes"};
   }
-  STEMMA_ASSIGN_OR_RETURN(Stores stores, open_stores(options, clock));
-  if (options.host_bytes == 0 && stores.empty()) return std::unique_ptr<LowerTiers>();
-  const auto layout = parse_kv_layout(options.host_layout);
-  if (!layout.ok()) return named("--host-layout", layout.error());
-  const auto codec = try_parse_page_codec(options.codec);
-  if (!codec.has_value()) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--tier-codec must be plain, int8 or int4 (got " + options.codec + ")"};
-  }
+  const bool windowed = windowed_or_null != nullptr;
   std::int64_t page_bytes = device.shape().page_bytes();
-  if (windowed_or_null != nullptr) page_bytes += windowed_or_null->shape().page_bytes();
-  const TierStack::Options stack = {.host_bytes = options.host_bytes > 0
-                                                      ? options.host_bytes
-                                                      : std::max(kPassThroughBytes, 8 * page_bytes),
-                                    .host_layout = *layout,
-                                    .codec = *codec,
-                                    .host_file = host_file(options)};
+  if (windowed) page_bytes += windowed_or_null->shape().page_bytes();
+  STEMMA_ASSIGN_OR_RETURN(Stores stores, open_stores(options, clock));
+  STEMMA_ASSIGN_OR_RETURN(const TierStack::Options stack, stack_options(options, page_bytes));
+  const Status replaceable = TierStack::check_host_files(stack, windowed);
+  if (!replaceable.ok()) return named("--host-file", replaceable.error());
+  if (options.host_bytes == 0 && stores.empty()) return std::unique_ptr<LowerTiers>();
   auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock, windowed_or_null);
   if (!tiers.ok()) return named("--host-bytes", tiers.error());
   return std::unique_ptr<LowerTiers>(std::move(tiers).value());

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -29,11 +30,12 @@ constexpr std::int64_t kAheadBytes = std::int64_t{16} << 20;
 // Room is asked for in such steps, so that a write does not also have to make some.
 constexpr std::int64_t kRoomBytes = std::int64_t{256} << 20;
 constexpr std::size_t kHeaderBytes = kFrameAlignment;
-constexpr std::array<char, 8> kMagic = {'S', 'T', 'E', 'M', 'H', 'O', 'S', 'T'};
+using Magic = std::array<char, 8>;
+constexpr Magic kMagic = {'S', 'T', 'E', 'M', 'H', 'O', 'S', 'T'};
 constexpr std::uint32_t kVersion = 1;
 
 struct Header {
-  std::array<char, 8> magic = kMagic;
+  Magic magic = kMagic;
   std::uint32_t version = kVersion;
   std::uint32_t checksum = 0;
   std::uint64_t frame_bytes = 0;
@@ -60,10 +62,14 @@ int open_to_write(const std::string& path) {
   return ::open(path.c_str(), kFlags, 0600);
 }
 
+std::string directory_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  return parent.empty() ? "." : parent;
+}
+
 // The name that was given to a file survives a loss of power.
 Status sync_directory_of(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  const std::string directory = parent.empty() ? "." : parent;
+  const std::string directory = directory_of(path);
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return failure(directory, "open");
   Status synced;
@@ -82,6 +88,43 @@ bool is_named(int descriptor, const std::string& path) {
 
 std::string unfinished_path(const std::string& path) {
   return path + ".new";
+}
+
+Error refused(const std::string& path, const char* why) {
+  return Error{ErrorCode::kInvalidArgument, path + ": " + why};
+}
+
+// How a file begins, filled up with zeros; nothing where there is none, or an empty one. An error
+// where it is no regular file, which is not opened.
+Result<std::optional<Magic>> begin_of(const std::string& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return std::optional<Magic>();
+    return failure(path, "stat");
+  }
+  if (!S_ISREG(status.st_mode)) return refused(path, "not a regular file");
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) return failure(path, "open");
+  Magic begin = {};
+  const ssize_t bytes = ::pread(descriptor, begin.data(), begin.size(), 0);
+  const Error unread = failure(path, "read");
+  ::close(descriptor);
+  if (bytes < 0) return unread;
+  return bytes == 0 ? std::optional<Magic>() : begin;
+}
+
+// Of any model and version.
+Status check_replaceable(const std::string& path) {
+  STEMMA_ASSIGN_OR_RETURN(const auto begin, begin_of(path));
+  if (!begin.has_value() || *begin == kMagic) return {};
+  return refused(path, "not a file of host memory, and is not written over");
+}
+
+// One that a loss of power left may have room and no bytes yet.
+Status check_unfinished(const std::string& path) {
+  STEMMA_ASSIGN_OR_RETURN(const auto begin, begin_of(path));
+  const bool blank = begin.has_value() && *begin == Magic{};
+  return blank ? Status() : check_replaceable(path);
 }
 
 // A name that stays where its directory may not be written, or where the file itself is mounted
@@ -200,6 +243,15 @@ bool HostImageReader::read_frames(std::int64_t first, std::int64_t frames) {
   return true;
 }
 
+Status check_host_image_path(const std::string& path) {
+  const std::string directory = directory_of(path);
+  if (::faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return Error{ErrorCode::kInvalidArgument, directory + ": cannot be written", errno};
+  }
+  STEMMA_RETURN_IF_ERROR(check_replaceable(path));
+  return check_unfinished(unfinished_path(path));
+}
+
 // Where the name has gone already, that may not be durable yet: an earlier call may have failed
 // between the two.
 Status remove_host_image(const std::string& path) {
@@ -225,6 +277,7 @@ Status remove_host_images(const HostImages& images) {
 
 Result<std::unique_ptr<HostImageWriter>> HostImageWriter::open(const std::string& path,
                                                                const HostImageLabel& label) {
+  STEMMA_RETURN_IF_ERROR(check_replaceable(path));
   const std::size_t bytes = frame_bytes(label.format);
   std::unique_ptr<HostImageWriter> writer(new HostImageWriter(path, label.format));
   STEMMA_ASSIGN_OR_RETURN(writer->staged_, Buffer::allocate(piece_frames(bytes) * bytes));

@@ -52,6 +52,11 @@ struct HostImages {
   }
 };
 
+// Whether a file of host memory may be written at `path`: nothing lies there, an empty file, or one
+// of host memory, of whatever model, format or version; and its directory can be written. Else
+// kInvalidArgument or kIo. Looks, and changes nothing.
+Status check_host_image_path(const std::string& path);
+
 class HostImageReader {
  public:
   // kNotFound; kIo; kUnsupported: another model's or format's pages, or a later version; kCorrupt.
@@ -96,7 +101,8 @@ Status remove_host_images(const HostImages& images);
 
 class HostImageWriter {
  public:
-  // kIo; kInvalidArgument: another process writes it.
+  // kIo; kInvalidArgument: another process writes it, or what lies at `path` is not to be written
+  // over (check_host_image_path).
   static Result<std::unique_ptr<HostImageWriter>> open(const std::string& path,
                                                        const HostImageLabel& label);
   // Leaves the old file alone unless finish said that all is well.

@@ -145,6 +145,55 @@ TEST_F(HostImageFileTest, WhereItCannotBeWrittenIsSaid) {
   EXPECT_THAT(writer.error().detail, HasSubstr(path));
 }
 
+TEST_F(HostImageFileTest, MayReplaceNothingAnEmptyFileAndOneOfHostMemory) {
+  EXPECT_TRUE(check_host_image_path(path).ok());
+  std::ofstream(path).flush();
+  EXPECT_TRUE(check_host_image_path(path).ok());
+  write(1, 2, large_format());
+  EXPECT_TRUE(check_host_image_path(path).ok());
+  constexpr std::size_t kVersionAt = 8;
+  flip_bit(path, kVersionAt);
+  EXPECT_TRUE(check_host_image_path(path).ok()) << "of another version";
+  std::filesystem::resize_file(path, 100);
+  EXPECT_TRUE(check_host_image_path(path).ok()) << "cut off";
+}
+
+TEST_F(HostImageFileTest, ReplacesNothingElse) {
+  std::ofstream(path) << "{\"prompt\": \"a\"}\n";
+  EXPECT_EQ(check_host_image_path(path).error().detail,
+            path + ": not a file of host memory, and is not written over");
+  const auto writer = HostImageWriter::open(path, {.format = small_format(), .model = model});
+  EXPECT_FALSE(writer.ok()) << "nor what came there after it was looked at";
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+  EXPECT_EQ(std::filesystem::file_size(path), 16u);
+  std::filesystem::resize_file(path, 3);
+  EXPECT_FALSE(check_host_image_path(path).ok());
+  EXPECT_EQ(check_host_image_path(directory.path()).error().detail,
+            directory.path() + ": not a regular file");
+  ASSERT_EQ(::mkfifo(directory.file("pipe").c_str(), 0600), 0);
+  EXPECT_FALSE(check_host_image_path(directory.file("pipe")).ok());
+  std::filesystem::create_symlink("/dev/null", directory.file("link"));
+  EXPECT_FALSE(check_host_image_path(directory.file("link")).ok());
+}
+
+TEST_F(HostImageFileTest, WhatLiesBesideItIsNotWrittenOverUnlessAKilledLifeLeftIt) {
+  std::ofstream(path + ".new") << "somebody's";
+  EXPECT_EQ(check_host_image_path(path).error().detail,
+            path + ".new: not a file of host memory, and is not written over");
+  write(1, 2);
+  std::filesystem::rename(path, path + ".new");
+  EXPECT_TRUE(check_host_image_path(path).ok());
+  std::ofstream(path + ".new") << std::string(8192, '\0');
+  EXPECT_TRUE(check_host_image_path(path).ok()) << "it had room, and lost its bytes";
+}
+
+TEST_F(HostImageFileTest, ItsDirectoryIsOneThatCanBeWritten) {
+  EXPECT_EQ(check_host_image_path(directory.file("none/host")).error().detail,
+            directory.file("none") + ": cannot be written");
+  std::ofstream(path) << "x";
+  EXPECT_FALSE(check_host_image_path(path + "/host").ok());
+}
+
 TEST_F(HostImageFileTest, WhatIsCutOffCostsItsFrameAlone) {
   write(1, 4);
   const std::size_t frame = frame_bytes(small_format());

@@ -27,12 +27,23 @@ Result<std::unique_ptr<HostPool>> make_host_pool(const TierStack::Options& optio
   return HostPool::create(host, threads);
 }
 
+std::string windows_file(const std::string& host_file) {
+  return host_file + ".windows";
+}
+
 }  // namespace
+
+Status TierStack::check_host_files(const Options& options, bool windowed) {
+  if (options.host_file.empty()) return {};
+  STEMMA_RETURN_IF_ERROR(check_host_image_path(options.host_file));
+  return windowed ? check_host_image_path(windows_file(options.host_file)) : Status();
+}
 
 Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPool& device,
                                                    std::vector<std::unique_ptr<PageStore>> stores,
                                                    ThreadPool& threads, const Clock& clock,
                                                    KvPool* windowed_or_null) {
+  STEMMA_RETURN_IF_ERROR(check_host_files(options, windowed_or_null != nullptr));
   auto stack = std::make_unique<TierStack>(Key());
   STEMMA_RETURN_IF_ERROR(stack->open_host(options, device, windowed_or_null, threads));
   if (!options.host_file.empty()) stack->name_host_files(options, device, windowed_or_null);
@@ -55,7 +66,7 @@ void TierStack::name_host_files(const Options& options, const KvPool& device,
   image_.emplace(HostImage{*host_, options.host_file, label(device)});
   if (windowed_or_null == nullptr) return;
   windowed_image_.emplace(
-      HostImage{*windowed_host_, options.host_file + ".windows", label(*windowed_or_null)});
+      HostImage{*windowed_host_, windows_file(options.host_file), label(*windowed_or_null)});
 }
 
 Status TierStack::open_host(const Options& options, KvPool& device, KvPool* windowed_or_null,

@@ -35,9 +35,13 @@ class TierStack final : public LowerTiers {
     std::string host_file = {};
   };
 
-  // kInvalidArgument, kOutOfMemory. Device pools and `clock` must outlive it; `threads` only helps
-  // to touch the memory. `stores`: nearest first. With `windowed_or_null`, the pool of layers with
-  // a window, host memory is shared out as the device's is: as many pages of each.
+  // Whether what lies where host memory's files are to be may be replaced by them
+  // (check_host_image_path); `windowed`: layers with a window have one too. open asks the same.
+  static Status check_host_files(const Options& options, bool windowed);
+
+  // kInvalidArgument, kOutOfMemory, kIo. Device pools and `clock` must outlive it; `threads` only
+  // helps to touch the memory. `stores`: nearest first. With `windowed_or_null`, the pool of layers
+  // with a window, host memory is shared out as the device's is: as many pages of each.
   static Result<std::unique_ptr<TierStack>> open(const Options& options, KvPool& device,
                                                  std::vector<std::unique_ptr<PageStore>> stores,
                                                  ThreadPool& threads, const Clock& clock,

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <fstream>
 
+#include "base/temp_directory.h"
 #include "pool/pool_fixture.h"
 
 namespace stemma {
@@ -31,6 +33,21 @@ TEST(TierStack, AFileOfHostMemoryIsLabelledWithTheModelNotWithItsAdapters) {
   }
   EXPECT_EQ((*stack)->host_image_or_null()->label.model, digest_of(1));
   EXPECT_EQ((*stack)->windowed_host_image_or_null()->label.model, digest_of(1));
+}
+
+TEST(TierStack, WhatIsNoFileOfHostMemoryIsRefusedAtOnce) {
+  const KvShape shape = {
+      .layers = 2, .pages = 4, .page_size = 4, .heads = 2, .head_dim = 8, .dtype = DType::kF16};
+  const auto device = make_test_pool(shape, KvLayout::kLayerFirst);
+  const TempDirectory directory;
+  const TierStack::Options options = {.host_bytes = 1 << 20, .host_file = directory.file("host")};
+  std::ofstream(options.host_file + ".windows") << "somebody's";
+  ThreadPool threads(1);
+  const MonotonicClock clock;
+  EXPECT_TRUE(TierStack::open(options, *device, {}, threads, clock).ok());
+  const auto windowed = TierStack::open(options, *device, {}, threads, clock, device.get());
+  ASSERT_FALSE(windowed.ok());
+  EXPECT_EQ(windowed.error().code, ErrorCode::kInvalidArgument);
 }
 
 }  // namespace

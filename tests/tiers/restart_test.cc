@@ -305,12 +305,22 @@ TEST_F(RestartTest, ADamagedFileOfHostMemoryCostsPagesNotAnswers) {
     brought += now.brought.host;
   }
   EXPECT_GT(brought, 0);
-  std::ofstream(file, std::ios::binary) << "something else";
+  std::ofstream(file, std::ios::binary) << whole.substr(0, 20) << "damaged";
   const ProgramAnswers ignored = trial_.generate(prompts, in_host);
   expect_same_answers(plain, ignored);
   EXPECT_EQ(ignored.brought.host, 0);
   EXPECT_THAT(ignored.err, HasSubstr("tier.host_file.ignored"));
   EXPECT_GT(trial_.generate(prompts, in_host).brought.host, 0) << "it was written anew";
+}
+
+TEST_F(RestartTest, WhatIsNoFileOfHostMemoryIsRefusedAndStaysAsItIs) {
+  const std::string file = directory_.file("somebody's");
+  std::ofstream(file) << "text";
+  const ProgramAnswers refused =
+      trial_.generate(trial_.prompts(1), "--host-bytes 16MiB --host-file \"" + file + "\" ");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--host-file: " + file + ": not a file of host memory"));
+  EXPECT_EQ(read_bytes(file), "text");
 }
 
 TEST_F(RestartTest, AFileOfAnotherModelsHostMemoryIsIgnored) {
