@@ -206,7 +206,7 @@ std::int64_t windowed_pages_max(std::int64_t window_tokens, std::int64_t page_si
                                 std::int64_t chunk_tokens);
 
 // The pages of `shape` (its own `pages` is not read) that fit into `kv_bytes`; kInvalidArgument if
-// not even one does.
+// not even one does, or if the shape is wrong or without layers.
 Result<std::int64_t> pages_for_bytes(std::int64_t kv_bytes, const KvShape& shape);
 
 }  // namespace stemma

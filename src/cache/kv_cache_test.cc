@@ -2,6 +2,7 @@
 // either happens or changes nothing. The audit runs after every step of every test.
 #include "stemma/kv_cache.h"
 
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -15,6 +16,8 @@
 
 namespace stemma {
 namespace {
+
+using testing::HasSubstr;
 
 std::vector<TokenId> text(TokenId first, std::int64_t count) {
   std::vector<TokenId> tokens(static_cast<std::size_t>(count));
@@ -381,6 +384,30 @@ TEST(PagesForBytes, IsAsManyAsFit) {
       .layers = 2, .pages = 0, .page_size = 16, .heads = 2, .head_dim = 8, .dtype = DType::kBF16};
   EXPECT_EQ(*pages_for_bytes(10 * shape.page_bytes() + 1, shape), 10);
   EXPECT_FALSE(pages_for_bytes(shape.page_bytes() - 1, shape).ok());
+}
+
+TEST(PagesForBytes, OfPagesWithoutBytesOrWithMoreThanCanBeCountedAreRefused) {
+  KvShape shape = {.layers = 2, .page_size = std::int64_t{1} << 56, .heads = 2, .head_dim = 8};
+  EXPECT_THAT(pages_for_bytes(1 << 30, shape).error().detail, HasSubstr("do not fit 63 bits"));
+  shape.page_size = 0;
+  EXPECT_THAT(pages_for_bytes(1 << 30, shape).error().detail, HasSubstr("page_size must be at"));
+  shape.page_size = 16;
+  shape.layers = 0;
+  EXPECT_EQ(pages_for_bytes(1 << 30, shape).error().detail, "layers must be at least 1 (got 0)");
+}
+
+TEST(WindowedPagesMax, CountsNoMoreTokensThanARequestHas) {
+  EXPECT_EQ(windowed_pages_max(9, 4, 1), 4);
+  constexpr std::int64_t kTokens = std::int64_t{1} << 31;
+  EXPECT_EQ(windowed_pages_max(INT64_MAX, 1, INT64_MAX), 2 * kTokens);
+  EXPECT_EQ(windowed_pages_max(kTokens, INT64_MAX, 1), 2);
+}
+
+TEST(KvCacheOptions, APageHasNoMoreTokensThanARequest) {
+  KvCacheOptions options;
+  options.page_size = std::int64_t{1} << 31;
+  EXPECT_EQ(KvCache::open(options).error().detail,
+            "page_size must be at most 2147483647 (got 2147483648)");
 }
 
 // The younger of two goes first where its client said that it will not come back.

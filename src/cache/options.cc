@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -9,6 +10,9 @@
 
 namespace stemma {
 namespace {
+
+// Tokens of a request, pages of a cache: their numbers have 32 bits.
+constexpr std::int64_t kIdsMax = std::int64_t{1} << 31;
 
 Status at_least(const char* field, std::int64_t value, std::int64_t least) {
   if (value >= least) {
@@ -80,8 +84,8 @@ Status validate(const TierOptions& tiers) {
 }  // namespace
 
 Status validate(const KvCacheOptions& options) {
-  constexpr std::int64_t kIdsMax = std::int64_t{1} << 31;
   STEMMA_RETURN_IF_ERROR(at_least("page_size", options.page_size, 1));
+  STEMMA_RETURN_IF_ERROR(at_most("page_size", options.page_size, kIdsMax - 1));
   STEMMA_RETURN_IF_ERROR(at_least("pages", options.pages, 1));
   STEMMA_RETURN_IF_ERROR(at_most("pages", options.pages, kIdsMax / 2 - 1));
   STEMMA_RETURN_IF_ERROR(at_least("requests_max", options.requests_max, 1));
@@ -142,15 +146,22 @@ Result<SchedulePolicy> parse_schedule_policy(std::string_view name) {
 
 std::int64_t windowed_pages_max(std::int64_t window_tokens, std::int64_t page_size,
                                 std::int64_t chunk_tokens) {
-  return ceil_div(window_tokens - 1 + chunk_tokens, page_size) + 1;
+  // No request has more of either.
+  const std::int64_t window = std::min(window_tokens, kIdsMax);
+  const std::int64_t chunk = std::min(chunk_tokens, kIdsMax);
+  return ceil_div(window - 1 + chunk, page_size) + 1;
 }
 
 Result<std::int64_t> pages_for_bytes(std::int64_t kv_bytes, const KvShape& shape) {
-  const std::int64_t pages = kv_bytes / shape.page_bytes();
+  KvShape page = shape;
+  page.pages = 1;
+  STEMMA_RETURN_IF_ERROR(validate(page));
+  STEMMA_RETURN_IF_ERROR(at_least("layers", page.layers, 1));
+  const std::int64_t pages = kv_bytes / page.page_bytes();
   if (pages < 1) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("kv_bytes must hold at least one page of {} bytes (got {})",
-                             shape.page_bytes(), kv_bytes)};
+                             page.page_bytes(), kv_bytes)};
   }
   return pages;
 }

@@ -14,6 +14,9 @@ namespace stemma {
 
 namespace {
 
+// The most that a cache takes.
+constexpr std::int64_t kPageTokensMax = (std::int64_t{1} << 31) - 1;
+
 // The line on a terminal while weights are read.
 void show_progress(const LoadProgress& progress) {
   std::cerr << "\rreading weights: " << format_bytes(progress.done_bytes) << " of "
@@ -95,6 +98,11 @@ Flag ModelFlags::add_to(Flags& command) {
 
 Status ModelFlags::check() const {
   STEMMA_RETURN_IF_ERROR(check_at_least("--page-size", page_size_, 1));
+  if (page_size_ > kPageTokensMax) {
+    return Error{ErrorCode::kInvalidArgument, "--page-size must be at most " +
+                                                  std::to_string(kPageTokensMax) + " (got " +
+                                                  std::to_string(page_size_) + ")"};
+  }
   STEMMA_RETURN_IF_ERROR(check_at_least("--concurrency", concurrency_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--chunk-tokens", chunk_tokens_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--context-tokens", context_tokens_, 0));

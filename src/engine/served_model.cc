@@ -63,6 +63,15 @@ Error below(std::string_view name, std::int64_t least, std::int64_t value) {
                fmt::format("{} must be at least {} (got {})", name, least, value)};
 }
 
+// The engine's options but what the model and its bytes say: its pages, its context where none was
+// named.
+Status check_engine(EngineOptions options) {
+  options.kv.pages = 1;
+  options.kv.window_tokens = options.kv.windowed_pages = 0;
+  if (options.kv.context_tokens_max == 0) options.kv.context_tokens_max = 2;
+  return validate(options);
+}
+
 // What is wrong before a model is loaded; the rest of the engine's options is checked with it.
 Status check(const ServedModelOptions& options) {
   if (options.threads < 1 || options.threads > 1024) {
@@ -82,7 +91,7 @@ Status check(const ServedModelOptions& options) {
   if (kv.page_size < 1) return below("page_size", 1, kv.page_size);
   if (kv.context_tokens_max < 0) return below("context_tokens_max", 0, kv.context_tokens_max);
   if (options.tiers.host_bytes < 0) return below("host_bytes", 0, options.tiers.host_bytes);
-  return {};
+  return check_engine(options.engine);
 }
 
 }  // namespace
@@ -236,6 +245,9 @@ Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full
                  fmt::format("windowed_share must be above 0 and at most 1 (got {})", share)};
   }
   const std::int64_t least = windowed_pages_max(kv.window_tokens, kv.page_size, 1);
+  full.pages = 1;
+  windowed.pages = least;
+  for (const KvShape* shape : {&full, &windowed}) STEMMA_RETURN_IF_ERROR(validate(*shape));
   if (full.layers == 0) {
     STEMMA_ASSIGN_OR_RETURN(windowed.pages, pages_for_bytes(options.kv_bytes, windowed));
     full.pages = kv.requests_max * ceil_div(kv.context_tokens_max, kv.page_size) +

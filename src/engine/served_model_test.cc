@@ -209,6 +209,36 @@ TEST_F(ServedModelTest, NumbersThatMakeNoSenseAreRefusedByName) {
   EXPECT_EQ(error(), "host_bytes must be at least 0 (got -4096)");
 }
 
+// Before files are read, and whatever would become of bytes that are not counted.
+TEST_F(ServedModelTest, NumbersThatAreTooLargeAreRefusedByName) {
+  options_.directory = "/nonexistent";
+  options_.engine.kv.page_size = std::int64_t{1} << 56;
+  EXPECT_EQ(error(), "page_size must be at most 2147483647 (got 72057594037927936)");
+  options_.engine.kv.page_size = 16;
+  options_.engine.kv.requests_max = INT64_MAX;
+  EXPECT_THAT(error(), HasSubstr("requests_max must be at most 65536"));
+}
+
+TEST_F(ServedModelTest, PagesLargerThanTheBytesAreRefused) {
+  options_.engine.kv.page_size = (std::int64_t{1} << 31) - 1;
+  EXPECT_THAT(error(), HasSubstr("kv_bytes must hold at least one page of"));
+}
+
+// With layers of both kinds, and with windows alone.
+TEST_F(ServedModelTest, WindowedPagesLargerThanTheBytesAreRefused) {
+  for (const char* const family : {"gemma3", "mistral"}) {
+    const TempDirectory directory;
+    const RandomModelOptions random = {.config = tiny_model_config(family)};
+    ASSERT_GT(random.config.windows.tokens, 0) << family;
+    ASSERT_TRUE(write_random_model(directory.path(), random).ok());
+    options_.directory = directory.path();
+    options_.engine.kv.page_size = 16;
+    EXPECT_EQ(error(), "none") << family;
+    options_.engine.kv.page_size = (std::int64_t{1} << 31) - 1;
+    EXPECT_THAT(error(), HasSubstr("kv_bytes must hold")) << family;
+  }
+}
+
 TEST_F(ServedModelTest, ACodecOverAScaledDtypeIsRefusedByName) {
   options_.kv_dtype = "int8";
   options_.tiers.codec = "int4";

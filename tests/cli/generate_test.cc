@@ -176,6 +176,8 @@ TEST(Generate, RefusesWithOneLineThatNamesTheField) {
       {"--prompts " + write("none.jsonl", "{\"token_ids\": []}"), "prompt"},
       {"--prompts /nonexistent", "/nonexistent"},
       {"--prompt a --page-size 0", "--page-size must be at least 1"},
+      {"--prompt a --page-size 72057594037927936", "--page-size must be at most 2147483647"},
+      {"--prompt a --page-size 2147483647", "kv_bytes must hold at least one page"},
       {"--prompt a --max-tokens 0", "--max-tokens must be at least 1"},
       {"--prompt a --max-tokens 99999", "context"},
       {"--prompt a --kv-bytes 1KiB", "page"},

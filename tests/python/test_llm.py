@@ -281,6 +281,8 @@ def test_what_is_no_model_is_refused(tmp_path):
         LLM(tmp_path)
     with pytest.raises(stemma.InvalidArgumentError, match="no_such_option"):
         LLM(MODEL, no_such_option=1)
+    with pytest.raises(stemma.InvalidArgumentError, match="page_size must be at most 2147483647"):
+        LLM(MODEL, page_size=1 << 56)
 
 
 def write_adapter(folder, seed, size=0.4):
