@@ -84,6 +84,7 @@ namespace {
 
 // Binds, and says where.
 Status bind(zmq::socket_t& socket, const std::string& endpoint) {
+  STEMMA_RETURN_IF_ERROR(check_port(endpoint));
   return zmq_call("cannot listen at " + endpoint, [&] {
     socket.set(zmq::sockopt::linger, 0);
     socket.bind(endpoint);

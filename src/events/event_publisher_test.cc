@@ -288,6 +288,32 @@ TEST(EventPublisher, AnEndpointThatIsTakenIsAnErrorThatNamesIt) {
       ErrorCode::kIo);
 }
 
+// The library would listen at, or ask, another one.
+TEST(EventPublisher, APortThatIsNoneIsRefused) {
+  const MonotonicClock clock;
+  const auto publishes = [&](const std::string& endpoint, const std::string& replay_endpoint) {
+    EventPublisherOptions options;
+    options.endpoint = endpoint;
+    options.replay_endpoint = replay_endpoint;
+    const auto publisher = EventPublisher::open(options, clock);
+    return publisher.ok() ? "" : publisher.error().detail;
+  };
+  const auto follows = [](const std::string& endpoint, const std::string& replay_endpoint) {
+    const auto follower = EventFollower::open(
+        {.endpoint = endpoint, .replay_endpoint = replay_endpoint, .topic = ""});
+    return follower.ok() ? "" : follower.error().detail;
+  };
+  for (const char* const port : {"65536", "99999", "80x", "-1", ""}) {
+    const std::string wrong = std::string("tcp://127.0.0.1:") + port;
+    const std::string refusal = "events: " + wrong + ": its port must be from 0 to 65535";
+    EXPECT_EQ(publishes(wrong, ""), refusal);
+    EXPECT_EQ(publishes("tcp://127.0.0.1:*", wrong), refusal);
+    EXPECT_EQ(follows(wrong, ""), refusal);
+    EXPECT_EQ(follows("tcp://127.0.0.1:1", wrong), refusal);
+  }
+  EXPECT_EQ(publishes("tcp://127.0.0.1:0", "tcp://127.0.0.1:*"), "");
+}
+
 TEST(EventPublisher, WrongOptionsAreNamed) {
   const MonotonicClock clock;
   EventPublisherOptions options;

@@ -7,12 +7,14 @@
 #pragma once
 
 #include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <zmq.hpp>
 
 #include "stemma/result.h"
@@ -28,6 +30,18 @@ Status zmq_call(std::string_view what, Call&& call) {
     return Error{ErrorCode::kIo, "events: " + std::string(what) + ": " + error.what(), error.num()};
   }
   return {};
+}
+
+// kInvalidArgument unless an address of tcp ends in a port, or in * for any that is free. Of
+// "99999" the library would take 16 bits, of "80x" the digits.
+inline Status check_port(std::string_view endpoint) {
+  if (!endpoint.starts_with("tcp://")) return {};
+  const std::string_view port = endpoint.substr(endpoint.rfind(':') + 1);
+  std::uint16_t number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (port == "*" || (error == std::errc() && end == port.data() + port.size())) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "events: " + std::string(endpoint) + ": its port must be from 0 to 65535"};
 }
 
 // 8 bytes, most significant first.
