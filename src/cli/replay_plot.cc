@@ -1,9 +1,15 @@
 #include "cli/replay_plot.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
 
 namespace stemma {
 
@@ -64,13 +70,18 @@ std::string script_of(const std::string& path, const std::string& title,
   return script + "unset multiplot\n";
 }
 
-// Runs gnuplot on `script`; its exit status, or −1 with errno.
+// Runs gnuplot on `script`; its exit status as a shell says it, or −1 with errno.
 int run_gnuplot(const std::string& script) {
   FILE* const pipe = popen("exec gnuplot >/dev/null 2>&1", "w");
   if (pipe == nullptr) return -1;
   fwrite(script.data(), 1, script.size(), pipe);
   const int status = pclose(pipe);
-  return status < 0 ? -1 : (status >> 8) & 0xFF;
+  if (status < 0) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+Error unwritten(const std::string& path) {
+  return {ErrorCode::kIo, "--plot: gnuplot could not write " + path};
 }
 
 Status draw(const std::string& script, const std::string& path) {
@@ -79,23 +90,65 @@ Status draw(const std::string& script, const std::string& path) {
   if (status == kNoSuchCommand) {
     return Error{ErrorCode::kUnsupported, "--plot: needs gnuplot (Debian's gnuplot-nox)"};
   }
-  if (status != 0) {
-    return Error{ErrorCode::kIo, "--plot: gnuplot could not write " + path};
-  }
-  return {};
+  return status == 0 ? Status() : unwritten(path);
 }
+
+// Where a plot lies until it is whole and takes its name; the file of that name stays till then.
+class Draft {
+ public:
+  // Where `path` is a link, beside what it names.
+  explicit Draft(const std::string& path) {
+    std::error_code error;
+    const auto target = std::filesystem::weakly_canonical(path, error);
+    target_ = error ? path : target.string();
+    path_ = fmt::format("{}.{}.new", target_, getpid());
+  }
+  ~Draft() {
+    std::error_code gone;
+    std::filesystem::remove(path_, gone);
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  const std::string& path() const { return path_; }
+
+  // On a full disk gnuplot ends as if all were well.
+  bool is_whole() const {
+    std::ifstream file(path_, std::ios::binary);
+    const std::string svg(std::istreambuf_iterator<char>(file), {});
+    return svg.ends_with("</svg>\n") || svg.ends_with("</svg>\n\n");
+  }
+
+  bool try_name() const {
+    std::error_code error;
+    std::filesystem::rename(path_, target_, error);
+    return !error;
+  }
+
+ private:
+  std::string path_;
+  std::string target_;
+};
 
 }  // namespace
 
 Status check_plot_file(const std::string& path) {
-  return draw("set terminal svg\nset output " + quoted(path) + "\n", path);
+  std::error_code unknown;
+  const auto there = std::filesystem::status(path, unknown);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    return Error{ErrorCode::kInvalidArgument, "--plot: " + path + " is no regular file"};
+  }
+  const Draft draft(path);
+  return draw("set terminal svg\nset output " + quoted(draft.path()) + "\n", path);
 }
 
 Status plot_replay(const std::string& path, const std::string& title, const ReplayCurves& curves) {
   if (!has_points(curves.by_capacity) && !has_points(curves.by_minute)) {
     return Error{ErrorCode::kInvalidArgument, "--plot: there is nothing to draw"};
   }
-  return draw(script_of(path, title, curves), path);
+  const Draft draft(path);
+  STEMMA_RETURN_IF_ERROR(draw(script_of(draft.path(), title, curves), path));
+  return draft.is_whole() && draft.try_name() ? Status() : unwritten(path);
 }
 
 }  // namespace stemma

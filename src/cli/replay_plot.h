@@ -28,11 +28,13 @@ struct ReplayCurves {
 };
 
 // Whether plots can be drawn into that file, asked before a long replay: the errors of plot_replay
-// but that there are no points. Leaves an empty file.
+// but that there are no points; kInvalidArgument where it is something else than a file. Changes
+// nothing.
 Status check_plot_file(const std::string& path);
 
 // Writes an SVG of what there is. kUnsupported if there is no gnuplot; kInvalidArgument without
-// points; kIo if gnuplot cannot write the file. Titles may hold any text.
+// points; kIo if gnuplot cannot write all of the file, which is then as it was. Titles may hold any
+// text.
 Status plot_replay(const std::string& path, const std::string& title, const ReplayCurves& curves);
 
 }  // namespace stemma

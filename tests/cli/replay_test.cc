@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/temp_directory.h"
 #include "cli/program.h"
 
 namespace stemma {
@@ -349,6 +350,34 @@ TEST(Replay, PlotsTimedReplaysToo) {
   for (const char* text : {"capacity, pages", "belady", "lru, 3 pages", "lru, unlimited"}) {
     EXPECT_NE(svg.find(text), std::string::npos) << text;
   }
+}
+
+// As on a full disk: no file may have more than 1 KiB.
+TEST(Replay, APlotThatIsNotWholeIsNotLeftInPlaceOfAnother) {
+  const TempDirectory directory;
+  const std::string plot = directory.file("a.svg");
+  std::ofstream(plot) << "before";
+  const ProgramRun run =
+      run_stemma("replay --trace " + small_trace() + " --capacity-pages 1,2 --plot " + plot,
+                 "trap '' XFSZ; ulimit -f 2;");
+  EXPECT_EQ(run.exit_code, 2) << run.err;
+  EXPECT_NE(run.err.find("--plot: gnuplot could not write " + plot), std::string::npos) << run.err;
+  EXPECT_EQ(text_of(plot), "before");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
+TEST(Replay, APlotTakesThePlaceOfAFileAndOfNothingElse) {
+  const TempDirectory directory;
+  const std::string link = directory.file("link.svg");
+  std::ofstream(directory.file("a.svg")) << "before";
+  std::filesystem::create_symlink(directory.file("a.svg"), link);
+  const std::string command = "replay --trace " + small_trace() + " --capacity-pages 1,2 --plot ";
+  EXPECT_EQ(run_stemma(command + link).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_NE(text_of(directory.file("a.svg")).find("<svg"), std::string::npos);
+  const ProgramRun refused = run_stemma(command + directory.path());
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("is no regular file"), std::string::npos) << refused.err;
 }
 
 TEST(Replay, RefusesWithOneLine) {
