@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "cli/bundled_model.h"
 #include "cli/prompt_tokens.h"
+#include "cli/written_files.h"
 #include "model/config_file.h"
 #include "model/sparse_calibration.h"
 #include "replay/prompts_file.h"
@@ -104,6 +105,8 @@ Status CalibrateCommand::run() {
   if (model_.empty()) {
     return Error{ErrorCode::kInvalidArgument, "--model is wanted: no bundled model was found"};
   }
+  STEMMA_RETURN_IF_ERROR(
+      check_apart({.written = {{"--out", path()}}, .read = {{"--prompts", prompts_}}}));
   STEMMA_ASSIGN_OR_RETURN(const std::vector<PromptLine> prompts, read_prompts_file(prompts_));
   STEMMA_RETURN_IF_ERROR(calibrate(prompts));
   STEMMA_ASSIGN_OR_RETURN(const RecallSums sums, measure(prompts));

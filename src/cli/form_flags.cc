@@ -23,6 +23,12 @@ void FormFlags::add_to(Flags& command) {
               "FILE of JSON as XGrammar has it: every answer has forms where it says");
 }
 
+std::vector<NamedFile> FormFlags::files() const {
+  return {{"--json-schema", schema_file_},
+          {"--grammar", grammar_file_},
+          {"--structural-tag", tag_file_}};
+}
+
 Status FormFlags::read_json(const std::string& file, TextForm::Kind kind, TextForm& form) {
   PosixFiles files;
   const JsonLimits limits = {.depth_max = 64};

@@ -8,8 +8,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/flags.h"
+#include "cli/written_files.h"
 #include "grammar/text_form.h"
 #include "stemma/result.h"
 
@@ -20,6 +22,8 @@ class FormFlags {
   void add_to(Flags& command);
   // Reads the file of a schema, grammar or structural tag. Errors name it, or the flag.
   Result<TextForm> form() const;
+  // Those that form reads.
+  std::vector<NamedFile> files() const;
 
  private:
   // Reads a file of JSON into the form.

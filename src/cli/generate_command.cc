@@ -10,6 +10,7 @@
 #include "cli/generation_run.h"
 #include "cli/ranked_run.h"
 #include "cli/sizes.h"
+#include "cli/written_files.h"
 #include "engine/logits_recorder.h"
 #include "model/stop_strings.h"
 #include "replay/prompts_file.h"
@@ -80,6 +81,12 @@ Result<ServedModelOptions> GenerateCommand::model_options() const {
   STEMMA_RETURN_IF_ERROR(StopStrings::validate(flags_.stop));
   STEMMA_ASSIGN_OR_RETURN(ServedModelOptions options, flags_.model.options());
   options.engine.scheduler.seed = flags_.seed;
+  CommandFiles files = {.written = {{"--logits", flags_.logits},
+                                    {"--capture", flags_.capture},
+                                    {"--host-file", options.tiers.host_file}},
+                        .read = flags_.form.files()};
+  files.read.push_back({"--prompts", flags_.prompts});
+  STEMMA_RETURN_IF_ERROR(check_apart(files));
   return options;
 }
 

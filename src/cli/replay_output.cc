@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/math.h"
+#include "cli/written_files.h"
 
 namespace stemma {
 
@@ -75,6 +76,12 @@ Json lane_json(const ReplayFlags& flags, const ReplayLane& lane, std::int64_t pa
 }
 
 Result<ReplayOutput> ReplayOutput::open(const ReplayFlags& flags) {
+  CommandFiles files = {.written = {{"--per-request", flags.per_request},
+                                    {"--per-minute", flags.per_minute},
+                                    {"--plot", flags.plot}},
+                        .read = {{"--timing", flags.timing}}};
+  for (const std::string& trace : flags.traces.traces) files.read.push_back({"--trace", trace});
+  STEMMA_RETURN_IF_ERROR(check_apart(files));
   ReplayOutput output(flags);
   STEMMA_ASSIGN_OR_RETURN(output.per_request_, JsonLines::open(flags.per_request, "--per-request"));
   STEMMA_ASSIGN_OR_RETURN(output.per_minute_, JsonLines::open(flags.per_minute, "--per-minute"));

@@ -31,7 +31,8 @@ struct MinuteHits {
 
 class ReplayOutput {
  public:
-  // `flags` must outlive this. An error if a file cannot be written.
+  // `flags` must outlive this. An error if a file cannot be written, or is another one that the
+  // flags name.
   static Result<ReplayOutput> open(const ReplayFlags& flags);
 
   // Whether requests, minutes are asked for, the latter by a file or by the plot.
