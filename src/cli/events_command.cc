@@ -128,10 +128,12 @@ EventsCommand::EventsCommand(Flags& program)
   command_.add("--replay", options_.replay_endpoint,
                "where it answers for what was missed; without it that is lost");
   command_.add("--topic", options_.topic, "only batches whose topic begins so");
-  command_.add("--medium", medium_, "of the pages that --check keeps").capture_default_str();
   command_.add("--batches", batches_, "ends after so many; 0: never").capture_default_str();
   command_.add("--check", check_,
                "keep what the events say the server has; exit code 1 if they contradict");
+  command_.add("--medium", medium_, "of the pages that --check keeps")
+      .needs("--check")
+      .capture_default_str();
   command_.add("--json", json_, "one JSON object an event, and a summary");
 }
 

@@ -1,8 +1,34 @@
 #include "cli/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <string_view>
 
 namespace stemma {
+
+namespace {
+
+// An empty value is what a shell makes of a variable that is not set: whoever typed the flag meant
+// something, and is not to get what they get who did not.
+std::string check_filled(const std::string& value) {
+  return value.empty() ? "is empty" : std::string();
+}
+
+// No limit holds for NaN: it is neither below nor above.
+template <typename Number>
+std::string check_finite(const std::string& value) {
+  Number number = 0;
+  if (!CLI::detail::lexical_cast(value, number) || std::isfinite(number)) return {};
+  return value + " is no finite number";
+}
+
+// "--name=": CLI11 would take the next word for its value.
+bool has_no_value(std::string_view word) {
+  return word.starts_with("--") && word.find('=') + 1 == word.size();
+}
+
+}  // namespace
 
 Flag Flag::capture_default_str() {
   option_->capture_default_str();
@@ -65,27 +91,29 @@ Flags Flags::add_group(const std::string& name, const std::string& description) 
 }
 
 Flag Flags::add(const std::string& names, std::string& target, const std::string& help) {
-  return Flag(app_->add_option(names, target, help));
+  return Flag(app_->add_option(names, target, help)->check(check_filled));
 }
 
 Flag Flags::add(const std::string& names, int& target, const std::string& help) {
-  return Flag(app_->add_option(names, target, help));
+  return Flag(app_->add_option(names, target, help)->check(check_filled));
 }
 
 Flag Flags::add(const std::string& names, std::int64_t& target, const std::string& help) {
-  return Flag(app_->add_option(names, target, help));
+  return Flag(app_->add_option(names, target, help)->check(check_filled));
 }
 
 Flag Flags::add(const std::string& names, std::uint64_t& target, const std::string& help) {
-  return Flag(app_->add_option(names, target, help));
+  return Flag(app_->add_option(names, target, help)->check(check_filled));
 }
 
 Flag Flags::add(const std::string& names, float& target, const std::string& help) {
-  return Flag(app_->add_option(names, target, help));
+  CLI::Option* const option = app_->add_option(names, target, help);
+  return Flag(option->check(check_filled)->check(check_finite<float>));
 }
 
 Flag Flags::add(const std::string& names, double& target, const std::string& help) {
-  return Flag(app_->add_option(names, target, help));
+  CLI::Option* const option = app_->add_option(names, target, help);
+  return Flag(option->check(check_filled)->check(check_finite<double>));
 }
 
 Flag Flags::add(const std::string& names, std::optional<std::string>& target,
@@ -95,12 +123,12 @@ Flag Flags::add(const std::string& names, std::optional<std::string>& target,
 
 Flag Flags::add(const std::string& names, std::optional<std::int64_t>& target,
                 const std::string& help) {
-  return Flag(app_->add_option(names, target, help));
+  return Flag(app_->add_option(names, target, help)->check(check_filled));
 }
 
 Flag Flags::add(const std::string& names, std::vector<std::string>& target,
                 const std::string& help) {
-  return Flag(app_->add_option(names, target, help));
+  return Flag(app_->add_option(names, target, help)->check(check_filled));
 }
 
 Flag Flags::add(const std::string& names, bool& target, const std::string& help) {
@@ -127,6 +155,12 @@ void CommandLine::require_command() {
 }
 
 Result<bool> CommandLine::parse(std::span<const char* const> argv) {
+  const auto cut = std::find_if(argv.begin(), argv.end(), has_no_value);
+  if (cut != argv.end()) {
+    const std::string_view word = *cut;
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string(word.substr(0, word.size() - 1)) + ": is empty"};
+  }
   try {
     app_->parse(static_cast<int>(argv.size()), argv.data());
   } catch (const CLI::Success& wanted) {  // --help, --version

@@ -68,7 +68,8 @@ class Flags {
   Flags add_group(const std::string& name, const std::string& description);
 
   // Adds a flag ("--name", several with commas) or an argument ("name"). Parsing writes its value
-  // into `target`, which must outlive that. REQUIRES: none of the names is taken.
+  // into `target`, which must outlive that, and refuses an empty one, but for an optional text, and
+  // real numbers that are not finite. REQUIRES: none of the names is taken.
   Flag add(const std::string& names, std::string& target, const std::string& help);
   Flag add(const std::string& names, int& target, const std::string& help);
   Flag add(const std::string& names, std::int64_t& target, const std::string& help);
@@ -116,7 +117,8 @@ class CommandLine {
 
   // Reads what was typed, the program's name first, into the flags' variables. False: --help or
   // --version was asked for and stands on standard output. kInvalidArgument says what is wrong with
-  // the line, in one line; some of the variables may be written then.
+  // the line, in one line; some of the variables may be written then. "--name=" is a flag without a
+  // value, wherever it stands.
   Result<bool> parse(std::span<const char* const> argv);
 
  private:

@@ -125,6 +125,24 @@ TEST_F(FlagsTest, RefuseWhatTheyCannotBe) {
   EXPECT_EQ(refusal_of({"--other"}), "The following argument was not expected: --other");
 }
 
+// As of a variable of the shell that is not set.
+TEST_F(FlagsTest, RefuseAnEmptyValue) {
+  for (const char* const name :
+       {"--text", "--int", "--int64", "--uint64", "--float", "--double", "--maybe", "--list"}) {
+    EXPECT_EQ(refusal_of({name, ""}), std::string(name) + ": is empty");
+  }
+  EXPECT_EQ(refusal_of({""}), "where: is empty");
+  EXPECT_EQ(refusal_of({"--text=", "--switch"}), "--text: is empty");
+  EXPECT_EQ(refusal_of({"--text==", "--switch"}), "");
+}
+
+TEST_F(FlagsTest, RefuseRealNumbersThatAreNotFinite) {
+  EXPECT_EQ(refusal_of({"--double", "nan"}), "--double: nan is no finite number");
+  EXPECT_EQ(refusal_of({"--float", "-inf"}), "--float: -inf is no finite number");
+  EXPECT_EQ(refusal_of({"--float", "1e39"}), "--float: 1e39 is no finite number");
+  EXPECT_EQ(refusal_of({"--double", "1e-400"}), "");
+}
+
 TEST_F(FlagsTest, AreRequiredUntilTheyAreNot) {
   Flag wanted = command_.add("--wanted", text_, "help").required();
   EXPECT_EQ(refusal_of({}), "--wanted is required");

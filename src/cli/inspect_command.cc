@@ -60,8 +60,20 @@ Status InspectCommand::check_flags() {
   return check_ghost_rate(flags_.ghost_rate);
 }
 
+// Of a directory there is nothing to say but what lies in it.
+Status InspectCommand::list_directory() const {
+  for (const char* const other :
+       {"--trace", "--format", "--page-tokens", "--tokenizer", "--reorder-requests", "--skip-bad",
+        "--capacity-pages", "--page-bytes", "--policy", "--other-policies", "--ghost-rate"}) {
+    if (command_.count(other) == 0) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string(other) + " is for a trace, and a directory is named"};
+  }
+  return print_disk_listing(flags_.directory, flags_.json);
+}
+
 Status InspectCommand::run() {
-  if (!flags_.directory.empty()) return print_disk_listing(flags_.directory, flags_.json);
+  if (!flags_.directory.empty()) return list_directory();
   STEMMA_RETURN_IF_ERROR(check_flags());
   GhostPanelOptions options;
   options.curve.capacity_pages_max = kTimesWatched * flags_.capacity_pages;

@@ -40,6 +40,7 @@ class InspectCommand final : public Command {
 
  private:
   Status check_flags();
+  Status list_directory() const;
   Status watch(GhostPanel& ghosts, std::int64_t& skipped_lines);
   void print(const GhostPanel& ghosts) const;
   void print_json(const GhostPanel& ghosts) const;

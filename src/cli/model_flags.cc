@@ -106,6 +106,9 @@ Status ModelFlags::check() const {
   STEMMA_RETURN_IF_ERROR(check_at_least("--concurrency", concurrency_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--chunk-tokens", chunk_tokens_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--context-tokens", context_tokens_, 0));
+  if (!(windowed_share_ > 0 && windowed_share_ <= 1)) {
+    return Error{ErrorCode::kInvalidArgument, "--windowed-share must be above 0 and at most 1"};
+  }
   if (pin_threads_ != "auto" && pin_threads_ != "off") {
     return Error{ErrorCode::kInvalidArgument,
                  "--pin-threads must be auto or off (got " + pin_threads_ + ")"};

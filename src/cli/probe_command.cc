@@ -41,8 +41,10 @@ ProbeCommand::ProbeCommand(Flags& program)
           "probe", "Measure whether a server's times tell what it has cached, and for whom")) {
   command_.add("url", url_, "http://HOST:PORT").required();
   command_.add("--key", key_file_, "FILE with the key of the one who probes");
-  command_.add("--other-key", other_key_file_,
-               "FILE with another tenant's key: whose prompts are looked for");
+  command_
+      .add("--other-key", other_key_file_,
+           "FILE with another tenant's key: whose prompts are looked for")
+      .needs("--key");
   command_.add("--probes", probes_, "prompts a side")
       .check_range(1, 1'000'000)
       .capture_default_str();

@@ -13,6 +13,7 @@
 #include "cli/replay_timed.h"
 #include "cli/replay_trace.h"
 #include "prefix/eviction_order.h"
+#include "replay/replayer.h"
 #include "replay/timing_model.h"
 
 namespace stemma {
@@ -114,6 +115,10 @@ Status ReplayCommand::check_tiers() const {
   if (tiers.disk_pages < 0) return wrong("--disk-pages must be at least 0");
   if (tiers.disk_pages > 0 && tiers.host_pages == 0)
     return wrong("--disk-pages needs --host-pages");
+  const std::string& policy = flags_.engine.kv.tiers.host_eviction;
+  if (const auto known = Replayer::open({.policy = policy, .capacity_pages = 1}); !known.ok()) {
+    return Error{known.error().code, "--host-policy: " + known.error().detail};
+  }
   for (const double rate : {tiers.link_gb_s, tiers.disk_gb_s}) {
     if (!(rate > 0) || !std::isfinite(rate)) {
       return wrong("--link-gb-s and --disk-gb-s must be greater than 0");

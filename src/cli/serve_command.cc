@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -122,9 +123,11 @@ void ServeCommand::add_event_flags() {
                "where subscribers ask for events that they missed, such as tcp://*:5558");
   command_.add("--events-form", events_form_, "arrays maps: how an event is written")
       .check_member({"arrays", "maps"})
+      .needs("--events")
       .capture_default_str();
   command_.add("--events-hashes", events_hashes_, "unsigned signed bytes: page keys in events")
       .check_member({"unsigned", "signed", "bytes"})
+      .needs("--events")
       .capture_default_str();
 }
 
@@ -154,6 +157,13 @@ Result<ServedModelOptions> ServeCommand::model_options() {
   return options;
 }
 
+Status ServeCommand::check_adapter_folder() const {
+  std::error_code unknown;
+  if (adapter_folder_.empty() || std::filesystem::is_directory(adapter_folder_, unknown)) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "--adapters-from: " + adapter_folder_ + " is no directory"};
+}
+
 Result<ServerOptions> ServeCommand::server_options() const {
   ServerOptions options;
   options.http.address = host_;
@@ -163,6 +173,7 @@ Result<ServerOptions> ServeCommand::server_options() const {
   options.loop.messages_max = 2 * queue_ + 4096;
   options.api.answers_max = queue_;
   options.shared_prefix_file = shared_prefix_file_;
+  STEMMA_RETURN_IF_ERROR(check_adapter_folder());
   options.api.adapter_folder = adapter_folder_;
   options.api.preparing_max = queue_ + 1024;
   options.api.model_name = model_name_.empty() ? last_part(model_flags_.directory()) : model_name_;

@@ -29,6 +29,7 @@ class ServeCommand final : public Command {
   void add_event_flags();
   Result<ServerOptions> server_options() const;
   Result<EventPublisherOptions> event_options() const;
+  Status check_adapter_folder() const;
   Result<ServedModelOptions> model_options();
   Status serve(ServedModel& served, const ServerOptions& options, EndSignals& signals) const;
 

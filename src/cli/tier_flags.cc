@@ -18,12 +18,15 @@ void TierFlags::add_to(Flags& command) {
               "FILE that host memory is written to at the end and read from at the start");
   command.add("--disk", disk_, "directory of pages on disk; they survive a restart");
   command.add("--disk-bytes", disk_bytes_, "of everything in that directory, at most")
+      .needs("--disk")
       .capture_default_str();
   command.add("--remote", remote_,
               "pages that several engines share: redis://HOST:PORT, redis-cluster://..., "
               "redis-sentinel://.../NAME, unix://PATH");
-  command.add("--remote-secret", remote_secret_file_,
-              "FILE with a secret that pages in the remote store are sealed with");
+  command
+      .add("--remote-secret", remote_secret_file_,
+           "FILE with a secret that pages in the remote store are sealed with")
+      .needs("--remote");
   command.add("--write-policy", write_policy_, "write-through write-through-selective write-back")
       .capture_default_str();
   command

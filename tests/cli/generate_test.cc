@@ -196,6 +196,9 @@ TEST(Generate, RefusesWithOneLineThatNamesTheField) {
       {"--prompt a --device gpu", "--device must be cpu, cuda or cuda:N (got gpu)"},
       {"--prompt a --device cuda:x", "--device must be cpu, cuda or cuda:N (got cuda:x)"},
       {"--prompt a --device cuda:77", "cuda"},  // which nobody has
+      {"--prompt a --capture ''", "--capture: is empty"},
+      {"--prompt a --threads ''", "--threads: is empty"},
+      {"--prompt a --top-p nan", "--top-p: nan is no finite number"},
       {"--prompt a --logits /tmp/none --capture /tmp/./none", "/none is the file of --logits"},
       {"--prompts " + shared_prompts() + " --logits " + shared_prompts(), "file of --prompts"},
       {"--prompt a --bogus", "--bogus"},

@@ -89,6 +89,7 @@ TEST(Inspect, RefusesWithOneLine) {
       {"inspect --capacity-pages 3 --page-bytes 1 --ghost-rate 0" + trace, 2, "--ghost-rate must"},
       {"inspect --capacity-pages 3 --page-bytes 1 --policy best" + trace, 2, "best"},
       {"inspect --capacity-pages 3 --page-bytes 1 --trace /nonexistent", 1, "/nonexistent"},
+      {"inspect a_directory" + trace, 2, "--trace is for a trace, and a directory is named"},
   };
   for (const auto& wrong : cases) {
     const ProgramRun run = run_stemma(wrong.arguments);
