@@ -26,13 +26,19 @@ int report(const Error& error) {
   return error.detail.rfind("--", 0) == 0 ? kExitUsage : kExitFailed;
 }
 
+int end_output() {
+  std::cout.flush();
+  if (!std::cout) return report({ErrorCode::kIo, "cannot write to standard output"});
+  return kExitOk;
+}
+
 int run_chosen(std::initializer_list<Command*> commands) {
   for (Command* command : commands) {
     if (!command->chosen()) continue;
     const Status status = command->run();
+    if (status.ok()) return end_output();
     std::cout.flush();
-    if (!status.ok()) return report(status.error());
-    if (!std::cout) return report({ErrorCode::kIo, "cannot write to standard output"});
+    return report(status.error());
   }
   return kExitOk;
 }
@@ -57,7 +63,7 @@ int parse_and_run(int argc, const char* const* argv) {
     std::cerr << "stemma: " << typed.error().detail << " (see stemma --help)\n";
     return kExitUsage;
   }
-  if (!*typed) return kExitOk;  // --help, --version
+  if (!*typed) return end_output();  // --help, --version
   return run_chosen(
       {&serve, &generate, &score, &calibrate, &replay, &probe, &inspect, &fsck, &events, &bench});
 }
