@@ -28,7 +28,9 @@ Result<TraceMerge> TraceMerge::open(const std::vector<std::string>& paths,
     merge.readers_.push_back(std::move(reader));
   }
   for (std::size_t source = 0; source < paths.size(); ++source) {
-    for (std::int64_t i = 0; i < options.reorder_requests; ++i) {
+    std::int64_t before = -1;  // until nothing comes any more
+    for (std::int64_t i = 0; i < options.reorder_requests && before != merge.fetched_; ++i) {
+      before = merge.fetched_;
       STEMMA_RETURN_IF_ERROR(merge.fetch(source));
     }
   }

@@ -72,6 +72,12 @@ TEST_F(Merge, PutsAFileInOrderThatIsALittleOutOfIt) {
   EXPECT_EQ(read_ids(), (std::vector<std::int64_t>{11, 20, 10, 13, 12}));
 }
 
+TEST_F(Merge, PutsAWholeFileInOrderWhereAnyNumberMayBeOutOfIt) {
+  options_.reorder_requests = INT64_MAX;
+  write(line_of(3, 10) + line_of(2, 11) + line_of(1, 12));
+  EXPECT_EQ(read_ids(), (std::vector<std::int64_t>{12, 11, 10}));
+}
+
 TEST_F(Merge, NamesTheRequestThatIsTooFarOutOfOrder) {
   options_.reorder_requests = 2;
   const std::string wrong = write(line_of(3, 10) + line_of(4, 11) + line_of(1, 12));
