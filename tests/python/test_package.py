@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 
 import pytest
 
@@ -24,6 +25,24 @@ def test_the_stubs_name_what_there_is():
 def test_the_stubs_name_what_each_class_has(stub):
     stubbed = public(node.name for node in stub.body if isinstance(node, ast.FunctionDef))
     assert stubbed == public(dir(getattr(_stemma, stub.name)))
+
+
+def defaults(function):
+    """Of a stub: what each argument is where nobody says."""
+    named = function.args.posonlyargs + function.args.args
+    pairs = [*zip(named[len(named) - len(function.args.defaults) :], function.args.defaults)]
+    pairs += [(a, d) for a, d in zip(function.args.kwonlyargs, function.args.kw_defaults) if d is not None]
+    return {a.arg: ast.literal_eval(d) for a, d in pairs if not isinstance(d, ast.Constant) or d.value is not ...}
+
+
+@pytest.mark.parametrize("stub", [node for node in STUBS.body if isinstance(node, ast.ClassDef)], ids=lambda n: n.name)
+def test_the_stubs_have_the_defaults_that_there_are(stub):
+    for function in (node for node in stub.body if isinstance(node, ast.FunctionDef)):
+        signature = (getattr(getattr(_stemma, stub.name), function.name).__doc__ or "").split("\n")[0]
+        for name, default in defaults(function).items() if signature.startswith(function.name) else ():
+            said = re.search(rf"\b{name}: [^=]* = (.*?)(, \w+: |, \*|\) -> )", signature)
+            assert said is not None, f"{function.name}: {name} in {signature}"
+            assert ast.literal_eval(said[1]) == default, f"{function.name}: {name}"
 
 
 def test_all_names_are_there_and_typed():

@@ -60,7 +60,7 @@ class Cache:
         cache: Literal["radix", "none"] = "radix",
         eviction: str = "lru",
         tiers: Optional[Tiers] = None,
-        write_policy: Literal["write-through", "write-through-selective", "write-back"] = "write-through-selective",
+        write_policy: Literal["write-through", "write-through-selective", "write-back"] = "write-back",
         host_eviction: str = "lru",
         load_wait_us: int = 40_000,
         events_pages_max: int = 0,
