@@ -6,10 +6,10 @@
 // them. What begin finds is what can be gone on from: a text of which windowed pages have gone is
 // found up to where they are there.
 //
-//   stemma_cache_options.window_tokens, windowed_pages      the cache is opened
-//   stemma_begin, stemma_reserve                            both kinds of pages are got
-//   stemma_batch_windowed_pages                             where layers with a window read and
-//   write stemma_commit, stemma_advance                           the step has ended
+//   stemma_cache_options.window_tokens, windowed_pages   the cache is opened
+//   stemma_begin, stemma_reserve                         both kinds of pages are got
+//   stemma_batch_windowed_pages                          where layers with a window read and write
+//   stemma_commit, stemma_advance                        the step has ended
 //
 // Thread:     as the cache.
 // Memory:     as the pool's; the page tables of a batch twice.
