@@ -109,6 +109,64 @@ def test_an_argument_is_named_as_python_knows_it(wrong, name):
         wrong()
 
 
+def unmade(kind):
+    return kind.__new__(kind)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: unmade(stemma.Cache).stats(),
+        lambda: unmade(stemma.Cache).begin([1]),
+        lambda: unmade(stemma.Pool).total_bytes,
+        lambda: unmade(stemma.Pool).k(0),
+        lambda: unmade(_stemma.Engine).encode("x"),
+        lambda: unmade(_stemma.SlotIndex).usage(),
+        lambda: cache_of(tiers=unmade(stemma.Tiers)),
+        lambda: stemma.Tiers(unmade(stemma.Pool), host_bytes=1 << 20),
+    ],
+)
+def test_an_object_without_its_init_is_refused(wrong):
+    with pytest.raises(stemma.Error, match="before its __init__"):
+        wrong()
+
+
+MADE_BY_OTHERS = [
+    stemma.Namespace, stemma.PageList, stemma.PageStore, stemma.Promotion, stemma.Sequence, stemma.TensorPart,
+    _stemma.NumberList, _stemma.SlotMatch, _stemma.SlotNamespace,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MADE_BY_OTHERS)
+def test_what_others_make_is_not_made_without_them(kind):
+    class Derived(kind):
+        pass
+
+    for one in (kind, Derived):
+        for make in (one, lambda: unmade(one), lambda: object.__new__(one), lambda: super(kind, kind).__new__(one)):
+            with pytest.raises(TypeError):
+                make()
+
+
+def test_every_class_is_one_or_the_other():
+    kinds = {kind for kind in vars(_stemma).values() if isinstance(kind, type)}
+    assert kinds - {*MADE_BY_OTHERS} == {stemma.Cache, stemma.Pool, stemma.Tiers, _stemma.Engine, _stemma.SlotIndex}
+
+
+def test_a_derived_object_is_refused_until_init_has_made_it():
+    class Derived(stemma.Cache):
+        def __init__(self):
+            with pytest.raises(stemma.Error):
+                self.stats()
+            with pytest.raises(stemma.Error):
+                super().__init__(pages=0)
+            with pytest.raises(stemma.Error):
+                self.stats()
+            super().__init__(pages=4)
+
+    assert Derived().stats()["total_pages"] == 4
+
+
 # A range makes its numbers while it is read, and keeps none of them.
 def test_a_sequence_that_makes_its_items_is_read():
     numbers = range(1000, 1016)

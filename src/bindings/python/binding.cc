@@ -34,6 +34,16 @@ py::object with_buffer(py::handle source) {
   return source.attr("numpy")();
 }
 
+// What pybind11 calls for an object without a value: nothing has made it, so that it would be given
+// memory with anything in it.
+void* refuse_unmade(std::size_t) {
+  refuse("an object is used before its __init__ has made it, or though that failed");
+}
+
+PyObject* refuse_making(PyTypeObject* type, PyObject*, PyObject*) {
+  return PyErr_Format(PyExc_TypeError, "%s has no __init__: others make it", type->tp_name);
+}
+
 bool is_whole_number(const Py_buffer& buffer) {
   const char* format = buffer.format == nullptr ? "B" : buffer.format;
   if (*format == '<' || *format == '@' || *format == '=') ++format;
@@ -63,6 +73,15 @@ void bind_errors(py::module_&) {
       PyErr_SetObject(py::type::of(exception).ptr(), exception.ptr());
     }
   });
+}
+
+void refuse_unmade_objects(py::module_& module) {
+  for (const auto& [name, member] : module.attr("__dict__").cast<py::dict>()) {
+    if (!py::isinstance<py::type>(member)) continue;
+    auto* const type = reinterpret_cast<PyTypeObject*>(member.ptr());
+    py::detail::get_type_info(type)->operator_new = &refuse_unmade;
+    if (type->tp_init == &py::detail::pybind11_object_init) type->tp_new = &refuse_making;
+  }
 }
 
 NumberText::NumberText(py::handle source, const char* what) : what_(what) {

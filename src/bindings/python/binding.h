@@ -126,6 +126,11 @@ struct NumberList {
   std::vector<std::int32_t> numbers;
 };
 
+// From here on an object that no __init__ has made is refused wherever it is used, and one of a
+// class without __init__ is not made but by the module. To be called when the module has all its
+// classes. REQUIRES: none with an __init__ has the buffer protocol.
+void refuse_unmade_objects(py::module_& module);
+
 // The parts of the module, one a file.
 void bind_errors(py::module_& module);
 void bind_cache(py::module_& module);

@@ -36,4 +36,5 @@ PYBIND11_MODULE(_stemma, module) {
   parts::bind_llm(module);
   parts::bind_replay(module);
   parts::bind_stores(module);
+  parts::refuse_unmade_objects(module);
 }
