@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/python/interpreter.h"
 #include "stemma/ids.h"
 #include "stemma/result.h"
 
@@ -75,8 +76,9 @@ class [[nodiscard]] Turn {
  public:
   explicit Turn(std::mutex& mutex) : lock_(mutex, std::try_to_lock) {
     if (lock_.owns_lock()) return;
-    const py::gil_scoped_release others_run;
+    PyThreadState* const thread = PyEval_SaveThread();
     lock_.lock();
+    retake_python(thread, &lock_);
   }
 
  private:
@@ -86,9 +88,12 @@ class [[nodiscard]] Turn {
 // What `work` gives, in turn; others run meanwhile where it is long.
 template <typename Work>
 auto in_turn(std::mutex& mutex, bool is_long, Work&& work) {
-  const Turn turn(mutex);
-  if (!is_long) return work();
-  const py::gil_scoped_release others_run;
+  if (!is_long) {
+    const Turn turn(mutex);
+    return work();
+  }
+  const OthersRun others_run;
+  const std::lock_guard turn(mutex);  // given up before the interpreter's lock is waited for
   return work();
 }
 

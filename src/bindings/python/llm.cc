@@ -80,20 +80,6 @@ struct Core {
   }
 };
 
-// The calling thread is the one that answers, as long as this lives.
-class Answering {
- public:
-  explicit Answering(std::atomic<std::thread::id>& thread) : thread_(thread) {
-    thread_.store(std::this_thread::get_id());
-  }
-  ~Answering() { thread_.store({}); }
-  Answering(const Answering&) = delete;
-  Answering& operator=(const Answering&) = delete;
-
- private:
-  std::atomic<std::thread::id>& thread_;
-};
-
 // A list of prompts on its way through the engine.
 class Run {
  public:
@@ -163,8 +149,12 @@ void Run::cancel_all() {
 
 void Run::answer(std::vector<Wish> wishes) {
   for (submit_some(wishes); unfinished_ > 0; submit_some(wishes)) {
+    if (LongWork::must_end()) {
+      cancel_all();
+      throw ThreadEnds();
+    }
     for (const EngineEvent& event : engine_.step().events) take(event);
-    const py::gil_scoped_acquire python;
+    const PythonHeld python;
     if (PyErr_CheckSignals() == 0) continue;
     const py::error_already_set interrupted;
     cancel_all();
@@ -230,7 +220,7 @@ class LocalEngine {
   explicit LocalEngine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
   LocalEngine(LocalEngine&&) = default;
   ~LocalEngine() {
-    const py::gil_scoped_release others_run;
+    const OthersRun others_run;
     core_.reset();
   }
 
@@ -401,7 +391,7 @@ py::list LocalEngine::run(const py::list& prompts) {
   const std::vector<Output> outputs = in_turn(*core_, true, [&] {
     core_->check_open();
     assume_role(engine_thread);
-    const Answering answering(core_->answering);
+    const LongWork work(core_->answering);
     for (Wish& wish : wishes) {
       wish.spec.constraint = value_of(open_text_form(wish.form, core_->model->grammars()));
     }
@@ -469,7 +459,7 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   CudaRunnerOptions on_gpu;
   take("device", device);
   take("deterministic", on_gpu.deterministic);
-  const py::gil_scoped_release others_run;
+  const OthersRun others_run;
   auto core = std::make_unique<Core>();
   core->backend = value_of(open_named_backend(device, on_gpu));
   wanted.backend = core->backend.get();

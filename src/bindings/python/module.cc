@@ -29,6 +29,7 @@ PYBIND11_MODULE(_stemma, module) {
              "Events below this level are not written to standard error: \"debug\", \"info\", "
              "\"warning\" (at first) or \"error\".");
   parts::bind_errors(module);
+  parts::bind_interpreter(module);
   parts::bind_pools(module);
   parts::bind_tiers(module);
   parts::bind_cache(module);

@@ -48,7 +48,7 @@ struct Lent {
   static void give_back(Managed* managed) {
     const std::unique_ptr<Lent> lent(static_cast<Lent*>(managed->owner_context));
     lent->inner->deleter(lent->inner);
-    const py::gil_scoped_acquire python;
+    const PythonHeld python;
     Py_DECREF(lent->owner);
   }
 };
@@ -161,7 +161,7 @@ Pool open_pool(std::int64_t layers, std::int64_t pages, std::int64_t page_size, 
   check(validate(shape));
   const KvLayout order = value_of(parse_kv_layout(layout));
   const std::optional<int> gpu = value_of(parse_device(device));
-  const py::gil_scoped_release others_run;
+  const OthersRun others_run;
   if (gpu.has_value()) {
     auto opened = value_of(open_cuda_pool(shape, order, *gpu));
     CudaKvPool* const on_gpu = opened.get();
@@ -314,7 +314,7 @@ void store(Pool& self, std::int64_t layer, const py::object& slots, const py::ob
     return;
   }
   const NumberText places(slots, "slots");
-  const py::gil_scoped_release others_run;
+  const OthersRun others_run;
   check(self.pool->store(layer, places.numbers(), keys.rows(), v));
 }
 

@@ -44,7 +44,7 @@ py::list replay(const std::vector<std::string>& traces, const std::string& forma
   }
   std::int64_t tokens_a_page = 0;
   {
-    const py::gil_scoped_release others_run;
+    const OthersRun others_run;
     check(check_trace_options(options));
     tokens_a_page = feed_all(traces, options, lanes);
   }

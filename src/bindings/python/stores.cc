@@ -177,7 +177,7 @@ std::unique_ptr<Store> memory_store(std::int64_t value_bytes, std::int64_t bytes
 std::unique_ptr<Store> disk_store(const std::string& directory, std::int64_t value_bytes,
                                   std::int64_t bytes_max, std::int64_t deadline_us) {
   check_sizes(value_bytes, bytes_max);
-  const py::gil_scoped_release others_run;
+  const OthersRun others_run;
   auto clock = std::make_unique<MonotonicClock>();
   auto pages = value_of(DiskPageStore::open(directory, *clock, {.bytes_max = bytes_max}));
   return std::make_unique<Store>(std::move(clock), std::move(pages), value_bytes, deadline_us);

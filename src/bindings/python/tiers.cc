@@ -58,7 +58,7 @@ std::unique_ptr<Tiers> open_tiers(const py::object& pool, std::int64_t host_byte
   auto made = std::make_unique<Tiers>();
   made->pool = pool;
   made->windowed_pool_or_none = windowed_pool_or_none;
-  const py::gil_scoped_release others_run;
+  const OthersRun others_run;
   auto stores = open_stores(disk_directory, disk_bytes, remote, remote_secret);
   made->tiers = value_of(open_lower_tiers(options, device, std::move(stores), 1, windowed));
   return made;
