@@ -164,7 +164,7 @@ typedef struct stemma_tiers_options {
   int32_t threads;        // that touch its memory; by default 1
 } stemma_tiers_options;
 STEMMA_API void stemma_tiers_options_init(stemma_tiers_options* options, size_t struct_size);
-// Takes the stores over, also where it fails. The pool outlives it, and it the cache that uses it.
+// Takes up to 64 stores over, also where it fails. The pool outlives it, it the cache that uses it.
 STEMMA_API stemma_status stemma_tiers_open(const stemma_tiers_options* options, stemma_pool* pool,
                                            stemma_store* const* stores, size_t stores_count,
                                            stemma_tiers** tiers);

@@ -106,11 +106,11 @@ class SinkVisitor final : public MetricVisitor {
 
 stemma_status check_prompt(const stemma_cache* cache, std::int32_t ns, const std::int32_t* tokens,
                            std::size_t count) {
-  if (cache == nullptr || tokens == nullptr || count == 0) {
+  if (cache == nullptr || !is_array<TokenId>(tokens, count) || count == 0) {
     return refuse("a cache, and a prompt of at least one token");
   }
   if (!is_open(cache, ns)) return refuse("the namespace is not open");
-  if (static_cast<std::int64_t>(count) > cache->kv->options().context_tokens_max) {
+  if (std::cmp_greater(count, cache->kv->options().context_tokens_max)) {
     return fail({ErrorCode::kTooLarge, "the prompt is longer than context_tokens_max"});
   }
   const auto& shared = cache->namespaces[static_cast<std::size_t>(ns)].shared_tokens;
@@ -225,7 +225,7 @@ stemma_status stemma_evict(stemma_cache* cache, int64_t pages, int64_t* evicted)
 
 stemma_status stemma_purge(stemma_cache* cache, const uint8_t* families, size_t count) {
   return stemma::guarded([&] {
-    if (cache == nullptr || (families == nullptr && count != 0)) {
+    if (cache == nullptr || !stemma::is_array<stemma::NamespaceFamily>(families, count)) {
       return stemma::refuse("a cache, and families");
     }
     if (cache->steps_in_flight > 0) return stemma::refuse("a step is in flight");

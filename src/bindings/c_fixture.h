@@ -22,6 +22,10 @@ using Text = std::vector<std::int32_t>;
 
 inline constexpr std::int64_t kPageSize = 4;
 
+// Counts that no array has: of bytes, and what becomes of a count below 0.
+inline constexpr std::array<std::size_t, 4> kNoCounts = {
+    std::size_t{1} << 60, std::size_t{1} << 63, static_cast<std::size_t>(-kPageSize), SIZE_MAX};
+
 // `count` tokens that follow each other.
 inline Text text(std::int32_t first, std::size_t count) {
   Text tokens(count);

@@ -82,6 +82,20 @@ inline stemma_status refuse(const char* why) {
   return fail({ErrorCode::kInvalidArgument, why});
 }
 
+// More bytes than the addresses of a process reach: no array has so many.
+inline constexpr std::size_t kCArrayBytesMax = std::size_t{1} << 48;
+
+// Whether there can be an array of so many elements, which is there unless it has none.
+template <typename Element>
+bool is_array(const void* elements, std::size_t count) {
+  return count <= kCArrayBytesMax / sizeof(Element) && (elements != nullptr || count == 0);
+}
+
+// Whether so many rows, `stride` elements from one to the next, can be parts of an array.
+inline bool are_rows(std::size_t rows, std::int64_t stride) {
+  return rows <= 1 || stride <= static_cast<std::int64_t>(kCArrayBytesMax / rows);
+}
+
 inline bool has_layer(const stemma_pool* pool_or_null, std::int64_t layer) {
   return pool_or_null != nullptr && layer >= 0 && layer < pool_or_null->pool->shape().layers;
 }

@@ -9,7 +9,8 @@
 stemma_status stemma_lend(stemma_sequence* sequence, const int32_t* tokens, size_t count,
                           int64_t promotion, int64_t* named_tokens) {
   return stemma::guarded([&] {
-    if (!stemma::is_held(sequence) || tokens == nullptr || named_tokens == nullptr) {
+    if (!stemma::is_held(sequence) || !stemma::is_array<stemma::TokenId>(tokens, count) ||
+        named_tokens == nullptr) {
       return stemma::refuse("a sequence, tokens and named_tokens are given");
     }
     stemma_cache& cache = *sequence->cache;

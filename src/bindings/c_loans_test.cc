@@ -124,6 +124,14 @@ TEST_F(CLoans, WhatGoesAwayMeanwhileIsForgotten) {
   EXPECT_EQ(stemma_poll_transfers(cache()), STEMMA_OK);
 }
 
+TEST_F(CLoans, OfCountsThatNoArrayHasNothingIsLent) {
+  for (const std::size_t count : kNoCounts) {
+    EXPECT_EQ(stemma_lend(sequence_, prompt().data(), count, promotion_, &named_),
+              STEMMA_INVALID_ARGUMENT);
+  }
+  EXPECT_EQ(named_, -1);
+}
+
 TEST_F(CLoans, OnlyTheTextThatIsComingIsLent) {
   EXPECT_EQ(lend(text(50, 25)), STEMMA_OK);
   EXPECT_EQ(named_, 0);

@@ -76,9 +76,10 @@ stemma_status stemma_pool_store(stemma_pool* pool, int64_t layer, const int64_t*
     if (rows == 0) return stemma_status{STEMMA_OK};
     const stemma::KvShape& shape = pool->pool->shape();
     const bool latent = shape.kind == stemma::KvKind::kMla;
-    if (slots == nullptr || k == nullptr || (v == nullptr) != latent) {
+    if (!stemma::is_array<std::int64_t>(slots, rows) || k == nullptr || (v == nullptr) != latent) {
       return stemma::refuse("slots, k and v are given, v not for latent rows");
     }
+    if (!stemma::are_rows(rows, row_stride)) return stemma::refuse("rows too far apart");
     stemma::KvRows k_rows = {.elements = k,
                              .rows = static_cast<std::int64_t>(rows),
                              .heads = shape.heads,
@@ -97,12 +98,12 @@ stemma_status stemma_pool_store(stemma_pool* pool, int64_t layer, const int64_t*
 
 stemma_status stemma_digest(const stemma_field* fields, size_t count, uint8_t digest[32]) {
   return stemma::guarded([&] {
-    if ((fields == nullptr && count != 0) || digest == nullptr) {
+    if (!stemma::is_array<stemma_field>(fields, count) || digest == nullptr) {
       return stemma::refuse("fields and digest are given");
     }
     std::vector<stemma::NamespaceField> named;
     for (const stemma_field& field : std::span(fields, count)) {
-      if (field.name == nullptr || (field.value == nullptr && field.value_bytes != 0)) {
+      if (field.name == nullptr || !stemma::is_array<std::byte>(field.value, field.value_bytes)) {
         return stemma::refuse("a field has a name and a value");
       }
       named.push_back(

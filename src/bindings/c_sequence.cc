@@ -10,16 +10,14 @@ namespace stemma {
 
 namespace {
 
-bool is_text(const std::int32_t* tokens, std::size_t count) {
-  return tokens != nullptr || count == 0;
-}
-
 // What commit and finish ask of `count`.
 stemma_status check_computed(const stemma_sequence* sequence, const std::int32_t* tokens,
                              std::size_t count) {
-  if (!is_held(sequence) || !is_text(tokens, count)) return refuse("no sequence, or no tokens");
+  if (!is_held(sequence) || !is_array<TokenId>(tokens, count)) {
+    return refuse("no sequence, or no tokens");
+  }
   if (sequence->held.on_loan()) return refuse_loan();
-  if (static_cast<std::int64_t>(count) > sequence->held.capacity_tokens()) {
+  if (std::cmp_greater(count, sequence->held.capacity_tokens())) {
     return refuse("more tokens than the sequence has reserved room for");
   }
   return check_begin(*sequence, std::span(tokens, count));

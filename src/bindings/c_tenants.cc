@@ -2,6 +2,7 @@
 #include "stemma/c_tenants.h"
 
 #include <span>
+#include <utility>
 
 #include "bindings/c_handles.h"
 #include "bindings/shared_begin.h"
@@ -88,9 +89,12 @@ stemma_status stemma_namespace_open_behind(stemma_cache* cache, const uint8_t di
                                            const uint8_t shared_digest[32], const int32_t* tokens,
                                            size_t count, int32_t* ns) {
   return stemma::guarded([&] {
-    if (cache == nullptr || digest == nullptr || shared_digest == nullptr || tokens == nullptr ||
-        ns == nullptr) {
+    if (cache == nullptr || digest == nullptr || shared_digest == nullptr || ns == nullptr ||
+        !stemma::is_array<stemma::TokenId>(tokens, count)) {
       return stemma::refuse("cache, two digests, tokens and ns are given");
+    }
+    if (std::cmp_greater(count, cache->kv->options().context_tokens_max)) {
+      return stemma::fail({stemma::ErrorCode::kTooLarge, "more than context_tokens_max"});
     }
     const auto shared_tokens = static_cast<std::int64_t>(count);
     if (shared_tokens == 0 || shared_tokens % cache->kv->page_size() != 0) {

@@ -195,8 +195,23 @@ TEST_F(CTenants, ABeginningIsWholePages) {
                                            text(1, 4).data(), tokens, &ns),
               STEMMA_INVALID_ARGUMENT);
   }
+  EXPECT_EQ(stemma_namespace_open_behind(cache_, kAda.data(), kEverybody.data(), text(1, 36).data(),
+                                         36, &ns),
+            STEMMA_TOO_LARGE);
   EXPECT_EQ(stemma_namespace_open_behind(cache_, kAda.data(), nullptr, text(1, 4).data(), 4, &ns),
             STEMMA_INVALID_ARGUMENT);
+}
+
+TEST_F(CTenants, CountsThatNoArrayHasAreRefused) {
+  const Text tokens = text(1, 4);
+  std::int32_t ns = -1;
+  for (const std::size_t count : kNoCounts) {
+    EXPECT_EQ(stemma_namespace_open_behind(cache_, kAda.data(), kEverybody.data(), tokens.data(),
+                                           count, &ns),
+              STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_want(cache_, ada_, tokens.data(), count, 1), STEMMA_INVALID_ARGUMENT);
+  }
+  EXPECT_EQ(ns, -1);
 }
 
 }  // namespace

@@ -257,6 +257,37 @@ TEST_F(CTest, WrongArgumentsAreRefusedWithALine) {
   EXPECT_EQ(stemma_pages(nullptr, nullptr), nullptr);
 }
 
+TEST_F(CTest, CountsThatNoArrayHasAreRefused) {
+  open(cache_options(8));
+  const Text tokens = text(1, 8);
+  publish(tokens);
+  stemma_sequence* const held = begin(tokens);
+  ASSERT_EQ(stemma_reserve(held, 8), STEMMA_OK);
+  stemma_sequence* sequence = nullptr;
+  std::int64_t number = -1;
+  const std::uint8_t family = 7;
+  for (const std::size_t count : kNoCounts) {
+    EXPECT_EQ(stemma_begin(cache_, ns_, tokens.data(), count, &sequence), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_probe(cache_, ns_, tokens.data(), count, &number), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_promote(cache_, ns_, tokens.data(), count, &number), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_commit(held, tokens.data(), count), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_finish(held, tokens.data(), count), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_purge(cache_, &family, count), STEMMA_INVALID_ARGUMENT);
+  }
+  EXPECT_EQ(sequence, nullptr);
+  EXPECT_EQ(stemma_published_tokens(held), 4);
+  stemma_release(held);
+}
+
+TEST(CDigest, FieldsThatNoMemoryHasAreRefused) {
+  std::array<std::uint8_t, 32> digest;
+  for (const std::size_t count : kNoCounts) {
+    const stemma_field field = {.name = "tenant", .value = "a", .value_bytes = count};
+    EXPECT_EQ(stemma_digest(&field, 1, digest.data()), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_digest(&field, count, digest.data()), STEMMA_INVALID_ARGUMENT);
+  }
+}
+
 TEST(CErrors, AreOfTheThreadThatMadeThem) {
   stemma_set_last_error(STEMMA_IO, "mine");
   std::string theirs = "unset";
@@ -370,6 +401,22 @@ TEST(CPool, RowsAreStoredWhereItsViewSaysTheyAre) {
   const std::int64_t outside = 3 * kPageSize;
   EXPECT_EQ(stemma_pool_store(pool, 1, &outside, 1, k.data(), v.data(), STEMMA_F32, 8),
             STEMMA_INVALID_ARGUMENT);
+  stemma_pool_close(pool);
+}
+
+TEST(CPool, RowsThatNoMemoryHasAreRefused) {
+  const stemma_pool_options options = pool_options(3);
+  stemma_pool* pool = nullptr;
+  ASSERT_EQ(stemma_pool_open(&options, &pool), STEMMA_OK);
+  const std::array<std::int64_t, 2> slots = {0, 1};
+  const std::array<float, 16> rows = {};
+  const auto store = [&](std::size_t count, std::int64_t stride) {
+    return stemma_pool_store(pool, 0, slots.data(), count, rows.data(), rows.data(), STEMMA_F32,
+                             stride);
+  };
+  EXPECT_EQ(store(2, 8), STEMMA_OK);
+  EXPECT_EQ(store(2, INT64_MAX), STEMMA_INVALID_ARGUMENT);
+  for (const std::size_t count : kNoCounts) EXPECT_EQ(store(count, 8), STEMMA_INVALID_ARGUMENT);
   stemma_pool_close(pool);
 }
 

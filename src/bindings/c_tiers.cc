@@ -1,4 +1,5 @@
 // Page stores of callers and lower tiers of the C ABI.
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -31,6 +32,9 @@ constexpr stemma_store_callbacks kNoCallbacks = {.struct_size = sizeof(stemma_st
                                                  .purge = nullptr,
                                                  .close = nullptr};
 
+// Each has a thread of its own.
+constexpr std::size_t kCStoresMax = 64;
+
 stemma_status read_tiers(const stemma_tiers_options* given, LowerTierOptions& plan, int& threads) {
   stemma_tiers_options options = kTiersDefaults;
   if (const stemma_status status = read_struct(given, options); status != STEMMA_OK) return status;
@@ -48,13 +52,19 @@ stemma_status read_tiers(const stemma_tiers_options* given, LowerTierOptions& pl
   return STEMMA_OK;
 }
 
+// Each of them once. Fewer than they are where one is given twice.
 std::vector<std::unique_ptr<PageStore>> take_stores(std::span<stemma_store* const> stores) {
   std::vector<std::unique_ptr<PageStore>> taken;
-  for (stemma_store* const store : stores) {
-    const std::unique_ptr<stemma_store> handle(store);
+  for (auto store = stores.begin(); store != stores.end(); ++store) {
+    if (std::find(stores.begin(), store, *store) != store) continue;
+    const std::unique_ptr<stemma_store> handle(*store);
     if (handle != nullptr) taken.push_back(std::move(handle->store));
   }
   return taken;
+}
+
+bool is_given(const stemma_store* store) {
+  return store != nullptr;
 }
 
 // Of whose pages tiers are asked for.
@@ -64,11 +74,16 @@ struct TieredPools {
   bool has_window = false;
 };
 
-// Takes the stores over, whatever comes of it.
+// Takes the stores over, whatever comes of it, unless there cannot be so many.
 stemma_status open_tiers(const stemma_tiers_options* options, const TieredPools& pools,
                          std::span<stemma_store* const> stores, stemma_tiers** tiers) {
-  if (stores.data() == nullptr && !stores.empty()) return refuse("stores is NULL");
+  if (stores.size() > kCStoresMax || (stores.data() == nullptr && !stores.empty())) {
+    return refuse("stores, and no more than there can be");
+  }
   auto taken = take_stores(stores);
+  if (std::ssize(taken) != std::count_if(stores.begin(), stores.end(), is_given)) {
+    return refuse("a store is given twice");
+  }
   if (pools.pool == nullptr || tiers == nullptr) return refuse("pool and tiers are given");
   KvPool& device = *pools.pool->pool;
   KvPool* windowed = nullptr;

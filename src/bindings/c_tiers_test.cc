@@ -334,6 +334,28 @@ TEST(CTiers, WrongStoresAndTiersAreRefused) {
   EXPECT_EQ(stemma_tiers_open(&options, nullptr, &store, 1, &tiers), STEMMA_INVALID_ARGUMENT);
 }
 
+TEST(CTiers, OfStoresThatCannotBeNothingIsOpened) {
+  const stemma_pool_options shape = pool_options(8);
+  stemma_pool* pool = nullptr;
+  ASSERT_EQ(stemma_pool_open(&shape, &pool), STEMMA_OK);
+  stemma_tiers_options options;
+  stemma_tiers_options_init(&options, sizeof(options));
+  options.host_bytes = 1 << 20;
+  FrameMap map;
+  const std::array<stemma_store*, 3> stores = {map.open(), nullptr, nullptr};
+  stemma_tiers* tiers = nullptr;
+  for (const std::size_t count : kNoCounts) {
+    EXPECT_EQ(stemma_tiers_open(&options, pool, stores.data(), count, &tiers),
+              STEMMA_INVALID_ARGUMENT);
+  }
+  EXPECT_EQ(map.closed(), 0) << "how many there are is unknown";
+  const std::array<stemma_store*, 3> twice = {stores[0], nullptr, stores[0]};
+  EXPECT_EQ(stemma_tiers_open(&options, pool, twice.data(), 3, &tiers), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(map.closed(), 1) << "it is taken over, as always";
+  EXPECT_EQ(tiers, nullptr);
+  stemma_pool_close(pool);
+}
+
 TEST(CTiers, ServeOneCacheAtATimeThatHasThePagesOfThePoolAboveThem) {
   stemma_pool_options shape;
   stemma_pool_options_init(&shape, sizeof(shape));

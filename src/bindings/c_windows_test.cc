@@ -236,6 +236,9 @@ TEST_F(CWindowedTiers, AreOfTheCachesShape) {
   EXPECT_EQ(stemma_tiers_open_windowed(&tiers_options_, pool_, other, nullptr, 0, &none),
             STEMMA_INVALID_ARGUMENT)
       << "pages of as many tokens are wanted";
+  EXPECT_EQ(stemma_tiers_open_windowed(&tiers_options_, pool_, pool_, nullptr, 0, &none),
+            STEMMA_INVALID_ARGUMENT)
+      << "one pool has not both kinds of pages";
   stemma_pool_close(other);
 }
 

@@ -97,9 +97,12 @@ stemma_status stemma_cuda_pool_store(stemma_pool* pool, int64_t layer, const ste
     if (given.rows < 0) return stemma::refuse("rows must not be negative");
     if (given.rows == 0) return stemma_status{STEMMA_OK};
     const bool latent = own->shape().kind == stemma::KvKind::kMla;
-    if (given.slots == nullptr || given.k == nullptr || (given.v == nullptr) != latent) {
+    const auto count = static_cast<std::size_t>(given.rows);
+    if (!stemma::is_array<std::int64_t>(given.slots, count) || given.k == nullptr ||
+        (given.v == nullptr) != latent) {
       return stemma::refuse("slots, k and v are given, v not for latent rows");
     }
+    if (!stemma::are_rows(count, given.row_stride)) return stemma::refuse("rows too far apart");
     return stemma::status_of(stemma::store(*own, layer, given, dtype, stream));
   });
 }

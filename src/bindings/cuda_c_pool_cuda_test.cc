@@ -161,6 +161,11 @@ TEST_F(COnAGpu, WhatMakesNoSenseIsRefused) {
   rows.dtype = STEMMA_INT8;
   EXPECT_EQ(store(), STEMMA_INVALID_ARGUMENT);
   rows.dtype = STEMMA_F32;
+  rows.rows = INT64_MAX;
+  EXPECT_EQ(store(), STEMMA_INVALID_ARGUMENT);
+  rows.rows = 2;
+  rows.row_stride = INT64_MAX;
+  EXPECT_EQ(store(), STEMMA_INVALID_ARGUMENT);
   rows.v = nullptr;
   EXPECT_EQ(store(), STEMMA_INVALID_ARGUMENT);
   rows.struct_size = 0;

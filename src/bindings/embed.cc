@@ -33,6 +33,9 @@ Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& opt
     return Error{ErrorCode::kInvalidArgument,
                  "codec must be plain, int8 or int4 (got " + options.codec + ")"};
   }
+  if (windowed_or_null == &device) {
+    return Error{ErrorCode::kInvalidArgument, "windowed pool: it is the pool itself"};
+  }
   if (windowed_or_null != nullptr &&
       windowed_or_null->shape().page_size != device.shape().page_size) {
     return Error{ErrorCode::kInvalidArgument,
