@@ -324,6 +324,11 @@ def test_prompts_are_computed_with_the_adapters_that_they_name(tmp_path):
         LLM(MODEL, adapters={"red": tmp_path / "nowhere"})
 
 
+def test_no_adapters_may_be_said_as_none():
+    with LLM(MODEL, kv_bytes=8 << 20, threads=1, adapters=None) as llm:
+        assert llm.generate("The", {"max_tokens": 1})[0].finished
+
+
 def test_adapters_come_and_go(tmp_path):
     red, blue = (write_adapter(tmp_path / name, seed) for seed, name in enumerate(("red", "blue")))
     prompt = " ".join(["The page and"] * 20)

@@ -142,8 +142,8 @@ class LLM:
         unknown = options.keys() - self._OPTIONS
         if unknown:
             raise InvalidArgumentError(f"LLM: {', '.join(sorted(unknown))}: not known here")
-        if "adapters" in options:
-            options["adapters"] = {name: str(directory) for name, directory in options["adapters"].items()}
+        adapters = options.pop("adapters", None) or {}
+        options["adapters"] = {name: str(directory) for name, directory in dict(adapters).items()}
         self._engine = _stemma.Engine(str(model), options)
         self._requests = 0
 
