@@ -109,6 +109,23 @@ def test_wrong_sizes_are_named(tmp_path):
         stemma.PageStore.disk(str(tmp_path), value_bytes=1, bytes_max=1)
 
 
+def test_room_for_no_value_is_refused_and_for_one_is_enough(tmp_path):
+    for open_store, value_bytes in [
+        (stemma.PageStore.memory, 10),
+        (lambda **more: stemma.PageStore.disk(str(tmp_path), **more), 1 << 20),
+    ]:
+        with pytest.raises(stemma.InvalidArgumentError, match="^bytes_max: one value takes") as refused:
+            open_store(value_bytes=value_bytes, bytes_max=1000)
+        least = int(str(refused.value).split()[4])
+        with pytest.raises(stemma.InvalidArgumentError, match="^bytes_max: "):
+            open_store(value_bytes=value_bytes, bytes_max=least - 1)
+        store = open_store(value_bytes=value_bytes, bytes_max=least)
+        assert store.put("name", bytes(value_bytes)) and store.get("name") == bytes(value_bytes)
+    for value_bytes in ((1 << 48) + 1, (1 << 63) - 1):
+        with pytest.raises(stemma.InvalidArgumentError, match="^value_bytes: "):
+            stemma.PageStore.remote("redis://127.0.0.1:1", value_bytes=value_bytes)
+
+
 def test_a_deadline_that_means_for_ever_is_not_over_at_once(tmp_path):
     store = stemma.PageStore.disk(str(tmp_path), value_bytes=100, bytes_max=4 << 20, deadline_us=(1 << 63) - 1)
     assert store.put("name", b"value")

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "prefix/page_key.h"
 #include "stemma/embed.h"
 #include "store/disk_page_store.h"
+#include "store/disk_store_sizes.h"
 #include "tier/memory_page_store.h"
 #include "tier/page_frame.h"
 
@@ -31,6 +33,7 @@ namespace {
 
 constexpr std::int64_t kNameTokens = 8;  // a SHA-256
 constexpr std::size_t kLengthBytes = 8;  // before each value
+constexpr std::int64_t kValueBytesMax = std::int64_t{1} << 48;
 
 // Which page a name is.
 struct NamedPage {
@@ -38,16 +41,24 @@ struct NamedPage {
   PageIdentity identity;
 };
 
+PageFormat format_of(std::int64_t value_bytes) {
+  PageFormat format;
+  format.layers = 1;
+  format.layer_bytes = value_bytes + static_cast<std::int64_t>(kLengthBytes);
+  format.page_size = kNameTokens;
+  format.heads = 1;
+  format.head_dim = 1;
+  return format;
+}
+
 class Store {
  public:
   Store(std::unique_ptr<Clock> clock, std::unique_ptr<PageStore> pages, std::int64_t value_bytes,
         std::int64_t deadline_us)
-      : clock_(std::move(clock)), pages_(std::move(pages)), deadline_us_(bounded_us(deadline_us)) {
-    format_.layers = 1;
-    format_.layer_bytes = value_bytes + static_cast<std::int64_t>(kLengthBytes);
-    format_.page_size = kNameTokens;
-    format_.heads = 1;
-    format_.head_dim = 1;
+      : clock_(std::move(clock)),
+        pages_(std::move(pages)),
+        deadline_us_(bounded_us(deadline_us)),
+        format_(format_of(value_bytes)) {
     digest_ = NamespaceFields().add("values", value_bytes).finish();
   }
 
@@ -161,9 +172,15 @@ bool Store::remove(std::string_view name) {
   return true;
 }
 
-void check_sizes(std::int64_t value_bytes, std::int64_t bytes_max) {
+// `beside`: bytes of bytes_max that hold no frames.
+void check_sizes(std::int64_t value_bytes, std::int64_t bytes_max, std::int64_t beside = 0) {
   if (value_bytes < 1) refuse("value_bytes: must be at least 1");
-  if (bytes_max < 1) refuse("bytes_max: must be at least 1");
+  if (value_bytes > kValueBytesMax) refuse("value_bytes: more than can be");
+  const auto least = static_cast<std::int64_t>(frame_bytes(format_of(value_bytes))) + beside;
+  if (bytes_max < least) {
+    refuse("bytes_max: one value takes " + std::to_string(least) + " bytes (got " +
+           std::to_string(bytes_max) + ")");
+  }
 }
 
 std::unique_ptr<Store> memory_store(std::int64_t value_bytes, std::int64_t bytes_max,
@@ -176,7 +193,7 @@ std::unique_ptr<Store> memory_store(std::int64_t value_bytes, std::int64_t bytes
 
 std::unique_ptr<Store> disk_store(const std::string& directory, std::int64_t value_bytes,
                                   std::int64_t bytes_max, std::int64_t deadline_us) {
-  check_sizes(value_bytes, bytes_max);
+  check_sizes(value_bytes, bytes_max, index_bytes_reserved(1));
   const OthersRun others_run;
   auto clock = std::make_unique<MonotonicClock>();
   auto pages = value_of(DiskPageStore::open(directory, *clock, {.bytes_max = bytes_max}));
@@ -185,7 +202,7 @@ std::unique_ptr<Store> disk_store(const std::string& directory, std::int64_t val
 
 std::unique_ptr<Store> remote_store(const std::string& url, std::int64_t value_bytes,
                                     const std::string& secret, std::int64_t deadline_us) {
-  check_sizes(value_bytes, 1);
+  check_sizes(value_bytes, std::numeric_limits<std::int64_t>::max());
   auto pages = value_of(open_remote_store(url, secret));
   return std::make_unique<Store>(std::make_unique<MonotonicClock>(), std::move(pages), value_bytes,
                                  deadline_us);
