@@ -167,6 +167,21 @@ def test_a_derived_object_is_refused_until_init_has_made_it():
     assert Derived().stats()["total_pages"] == 4
 
 
+@pytest.mark.parametrize(
+    "wrong, name",
+    [
+        (lambda: cache_of().namespace(a=2**70), "^a: of a wrong type, or out of its range"),
+        (lambda: cache_of().namespace(a="\ud800"), "^a: of a wrong type"),
+        (lambda: cache_of(tiers=5), "an argument is of a wrong type"),
+        (lambda: cache_of().begin([1], 5), "an argument is of a wrong type"),
+        (lambda: stemma.Cache.begin(5, [1]), "an argument is of a wrong type"),
+    ],
+)
+def test_what_does_not_fit_is_refused_as_everything_else(wrong, name):
+    with pytest.raises(stemma.InvalidArgumentError, match=name):
+        wrong()
+
+
 # A range makes its numbers while it is read, and keeps none of them.
 def test_a_sequence_that_makes_its_items_is_read():
     numbers = range(1000, 1016)

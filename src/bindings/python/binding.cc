@@ -1,7 +1,6 @@
 #include "bindings/python/binding.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace stemma::python {
 
@@ -24,6 +23,11 @@ py::object exception_of(const Error& error) {
   const std::string_view code = error_code_name(error.code);
   return errors.attr("error_of")(py::str(code.data(), code.size()), as_argument(error.detail),
                                  error.sys_errno);
+}
+
+void set_exception(const Error& error) {
+  const py::object exception = exception_of(error);
+  PyErr_SetObject(py::type::of(exception).ptr(), exception.ptr());
 }
 
 // torch's tensors have no buffer protocol; numpy's view of one does.
@@ -65,12 +69,14 @@ void check(Status status) {
 }
 
 void bind_errors(py::module_&) {
-  py::register_exception_translator([](std::exception_ptr raised) {
+  py::register_local_exception_translator([](std::exception_ptr raised) {
     try {
       if (raised) std::rethrow_exception(raised);
     } catch (const Failure& failure) {
-      const py::object exception = exception_of(failure.error());
-      PyErr_SetObject(py::type::of(exception).ptr(), exception.ptr());
+      set_exception(failure.error());
+    } catch (const py::cast_error&) {  // where nothing knew its name
+      set_exception(
+          {ErrorCode::kInvalidArgument, "an argument is of a wrong type, or out of its range"});
     }
   });
 }

@@ -129,18 +129,19 @@ NamespaceDigest digest_of(const py::dict& fields) {
   const auto names = py::reinterpret_steal<py::list>(PySequence_List(fields.ptr()));
   names.attr("sort")();
   for (const py::handle name : names) {
-    const auto field = name.cast<std::string>();
+    const auto label = name.cast<std::string>();
     const py::object value = fields[name];
     if (py::isinstance<py::bytes>(value)) {
       const auto bytes = value.cast<std::string>();
-      digest.add(field, std::as_bytes(std::span(bytes)));
+      digest.add(label, std::as_bytes(std::span(bytes)));
     } else if (py::isinstance<py::str>(value)) {
-      digest.add(field, value.cast<std::string>());
-      if (field == "tenant") family = stemma::family_of_tenant(value.cast<std::string>());
+      const auto text = field<std::string>(fields, label.c_str());
+      digest.add(label, text);
+      if (label == "tenant") family = stemma::family_of_tenant(text);
     } else if (py::isinstance<py::int_>(value)) {
-      digest.add(field, value.cast<std::int64_t>());
+      digest.add(label, field<std::int64_t>(fields, label.c_str()));
     } else {
-      refuse(field + ": a text, a whole number or bytes are wanted");
+      refuse(label + ": a text, a whole number or bytes are wanted");
     }
   }
   const NamespaceDigest made = digest.finish();
