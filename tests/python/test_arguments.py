@@ -182,6 +182,27 @@ def test_what_does_not_fit_is_refused_as_everything_else(wrong, name):
         wrong()
 
 
+# Systems would take each for what it is up to there.
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda path: stemma.PageStore.disk(path, value_bytes=8, bytes_max=1 << 20),
+        lambda path: stemma.PageStore.remote("redis://127.0.0.1\0:1", value_bytes=8),
+        lambda path: stemma.Tiers(pool_of(), host_bytes=1 << 20, host_file=path),
+        lambda path: stemma.Tiers(pool_of(), host_bytes=1 << 20, disk_directory=path),
+        lambda path: stemma.Tiers(pool_of(), host_bytes=1 << 20, remote="redis://127.0.0.1\0:1"),
+        lambda path: stemma.LLM(f"{MODEL}\0x"),
+        lambda path: stemma.LLM(MODEL, disk_directory=path),
+        lambda path: stemma.LLM(MODEL, adapters={"a": path}),
+        lambda path: stemma.replay(path, capacity_pages=4),
+    ],
+)
+def test_a_path_with_a_zero_byte_is_refused(wrong, tmp_path):
+    with pytest.raises(stemma.InvalidArgumentError, match="zero byte"):
+        wrong(f"{tmp_path}/a\0b")
+    assert not list(tmp_path.iterdir())
+
+
 # A range makes its numbers while it is read, and keeps none of them.
 def test_a_sequence_that_makes_its_items_is_read():
     numbers = range(1000, 1016)

@@ -68,6 +68,10 @@ void check(Status status) {
   if (!status.ok()) fail(std::move(status).error());
 }
 
+void check_zero_free(std::string_view text, const char* name) {
+  if (text.find('\0') != text.npos) refuse(std::string(name) + ": it has a zero byte");
+}
+
 void bind_errors(py::module_&) {
   py::register_local_exception_translator([](std::exception_ptr raised) {
     try {

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,8 @@ T value_of(Result<T> result) {
   return std::move(result).value();
 }
 void check(Status status);
+// Refuses a text of Python's, named so, that systems would take for a shorter one: a path, a URL.
+void check_zero_free(std::string_view text, const char* name);
 
 // Of a key or a digest.
 template <typename Name>

@@ -240,6 +240,7 @@ class LocalEngine {
   }
   py::list run(const py::list& prompts);
   void load_adapter(const std::string& name, const std::string& directory, bool in_place) {
+    check_zero_free(directory, "directory");
     in_turn(*core_, true, [&] {
       core_->check_open();
       Adapter adapter = value_of(core_->model->read_adapter({name, directory}));
@@ -431,10 +432,13 @@ std::map<std::string, std::string> adapters_of(const py::dict& options) {
 
 LocalEngine open_engine(const std::string& model, const py::dict& options) {
   ServedModelOptions wanted;
+  check_zero_free(model, "model");
   wanted.directory = model;
   const auto take = [&options](const char* name, auto& into) {
     if (!options.contains(name)) return;
-    into = field<std::remove_reference_t<decltype(into)>>(options, name);
+    using Into = std::remove_reference_t<decltype(into)>;
+    into = field<Into>(options, name);
+    if constexpr (std::is_same_v<Into, std::string>) check_zero_free(into, name);
   };
   take("kv_bytes", wanted.kv_bytes);
   take("kv_dtype", wanted.kv_dtype);
@@ -453,6 +457,7 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   take("disk_directory", wanted.tiers.disk_directory);
   take("disk_bytes", wanted.tiers.disk_bytes);
   for (const auto& [name, directory] : adapters_of(options)) {
+    check_zero_free(directory, "adapters");
     wanted.adapters.push_back({name, directory});
   }
   std::string device = "cpu";

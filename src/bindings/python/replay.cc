@@ -33,6 +33,7 @@ std::int64_t feed_all(const std::vector<std::string>& traces, const TraceOptions
 py::list replay(const std::vector<std::string>& traces, const std::string& format,
                 const std::vector<std::pair<std::string, std::int64_t>>& wanted,
                 std::int64_t page_tokens, bool skip_bad) {
+  for (const std::string& trace : traces) check_zero_free(trace, "traces");
   TraceOptions options;
   options.format = value_of(find_trace_format(format));
   options.page_tokens = page_tokens;

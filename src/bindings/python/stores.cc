@@ -194,6 +194,7 @@ std::unique_ptr<Store> memory_store(std::int64_t value_bytes, std::int64_t bytes
 std::unique_ptr<Store> disk_store(const std::string& directory, std::int64_t value_bytes,
                                   std::int64_t bytes_max, std::int64_t deadline_us) {
   check_sizes(value_bytes, bytes_max, index_bytes_reserved(1));
+  check_zero_free(directory, "directory");
   const OthersRun others_run;
   auto clock = std::make_unique<MonotonicClock>();
   auto pages = value_of(DiskPageStore::open(directory, *clock, {.bytes_max = bytes_max}));
@@ -203,6 +204,7 @@ std::unique_ptr<Store> disk_store(const std::string& directory, std::int64_t val
 std::unique_ptr<Store> remote_store(const std::string& url, std::int64_t value_bytes,
                                     const std::string& secret, std::int64_t deadline_us) {
   check_sizes(value_bytes, std::numeric_limits<std::int64_t>::max());
+  check_zero_free(url, "url");
   auto pages = value_of(open_remote_store(url, secret));
   return std::make_unique<Store>(std::make_unique<MonotonicClock>(), std::move(pages), value_bytes,
                                  deadline_us);

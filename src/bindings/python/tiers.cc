@@ -55,6 +55,9 @@ std::unique_ptr<Tiers> open_tiers(const py::object& pool, std::int64_t host_byte
                                     .host_file = host_file,
                                     .digest = digest_of(digest_or_none),
                                     .codec = codec};
+  check_zero_free(host_file, "host_file");
+  check_zero_free(disk_directory.value_or(""), "disk_directory");
+  check_zero_free(remote.value_or(""), "remote");
   auto made = std::make_unique<Tiers>();
   made->pool = pool;
   made->windowed_pool_or_none = windowed_pool_or_none;
