@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
                                                     "assistant", "tool",      "function"};
+constexpr auto kReplaceBadBytes = TemplateJson::error_handler_t::replace;
 
 // Parts are joined by line breaks. Anything but text is refused: it would be dropped in silence.
 std::string joined_parts(const TemplateJson& parts, const std::string& path,
@@ -41,23 +42,44 @@ std::string joined_parts(const TemplateJson& parts, const std::string& path,
   return text;
 }
 
+// An assistant may say nothing; what it refused with is what it said.
 void read_content(FieldReader& fields, bool may_miss, std::optional<ApiError>& fault,
                   TemplateJson& message) {
-  const TemplateJson* const content = fields.find_or_null("content");
+  const bool refuses = may_miss && fields.find_or_null("content") == nullptr;
+  const char* const field = refuses ? "refusal" : "content";
+  const TemplateJson* const content = fields.find_or_null(field);
   if (content == nullptr) {
     if (!may_miss) fields.fail("content", "missing");
     message["content"] = "";
   } else if (content->is_array()) {
-    message["content"] = joined_parts(*content, fields.path_of("content"), fault);
+    message["content"] = joined_parts(*content, fields.path_of(field), fault);
   } else if (!content->is_string()) {
-    fields.fail("content", "must be a string or an array of parts");
+    fields.fail(field, "must be a string or an array of parts");
+  } else {
+    message["content"] = *content;
   }
 }
 
-// Arguments come as a text of JSON; templates print them as an object. An empty text is that of a
-// call without arguments.
-void read_tool_calls(FieldReader& fields, std::optional<ApiError>& fault, TemplateJson& message) {
+// Arguments come as a text of JSON. An empty one is that of a call without arguments.
+void give_arguments(const MessageForm& form, TemplateJson& arguments) {
+  if (arguments == "") arguments = "{}";
+  if (form.arguments_are_text) {
+    if (arguments.is_object()) arguments = arguments.dump(-1, ' ', false, kReplaceBadBytes);
+    return;
+  }
+  if (!arguments.is_string()) return;
+  const JsonLimits limits = {.depth_max = 64, .fields_max = 512};
+  Result<TemplateJson> parsed =
+      parse_ordered_json(arguments.get_ref<const std::string&>(), "arguments", limits);
+  if (parsed.ok() && parsed->is_object()) arguments = std::move(parsed).value();
+}
+
+// Clients repeat a message with all fields that it could have had: no calls are none, to templates
+// that ask whether there is such a field, too.
+void read_tool_calls(FieldReader& fields, const MessageForm& form, std::optional<ApiError>& fault,
+                     TemplateJson& message) {
   const TemplateJson* const calls = fields.array_or_null("tool_calls");
+  if (calls == nullptr || calls->empty()) message.erase("tool_calls");
   for (std::size_t i = 0; calls != nullptr && i < calls->size(); ++i) {
     const std::string at = item_path(fields.path_of("tool_calls"), i);
     if (!(*calls)[i].is_object()) {
@@ -65,21 +87,42 @@ void read_tool_calls(FieldReader& fields, std::optional<ApiError>& fault, Templa
       return;
     }
     FieldReader call((*calls)[i], at, fault);
-    const TemplateJson* const function = call.object_or_null("function");
-    if (function == nullptr) return call.fail("function", "missing");
-    const auto arguments = function->find("arguments");
-    if (arguments == function->end() || !arguments->is_string()) continue;
-    const JsonLimits limits = {.depth_max = 64, .fields_max = 512};
-    const std::string& text = arguments->get_ref<const std::string&>();
-    Result<TemplateJson> parsed =
-        parse_ordered_json(text.empty() ? "{}" : text, "arguments", limits);
-    if (parsed.ok() && parsed->is_object()) {
-      message["tool_calls"][i]["function"]["arguments"] = std::move(parsed).value();
-    }
+    if (call.object_or_null("function") == nullptr) return call.fail("function", "missing");
+    TemplateJson& function = message["tool_calls"][i]["function"];
+    if (function.contains("arguments")) give_arguments(form, function["arguments"]);
   }
 }
 
+// The one call of an assistant as it was before there were tools, and what came of it: templates
+// know only calls with identifiers. One of nine characters suits all of them.
+class OldCalls {
+ public:
+  explicit OldCalls(const MessageForm& form) : form_(form) {}
+
+  // REQUIRES: message is that of `fields`.
+  void read(FieldReader& fields, TemplateJson& message) {
+    if (message["role"] == "function") {
+      message["role"] = "tool";
+      if (!message.contains("tool_call_id")) message["tool_call_id"] = id();
+    }
+    const TemplateJson* const function = fields.object_or_null("function_call");
+    message.erase("function_call");
+    if (function == nullptr || message.contains("tool_calls")) return;
+    ++calls_;
+    TemplateJson call = {{"id", id()}, {"type", "function"}, {"function", *function}};
+    if (function->contains("arguments")) give_arguments(form_, call["function"]["arguments"]);
+    message["tool_calls"].push_back(std::move(call));
+  }
+
+ private:
+  std::string id() const { return fmt::format("call{:05}", calls_); }
+
+  const MessageForm& form_;
+  std::size_t calls_ = 0;
+};
+
 TemplateJson read_message(const TemplateJson& given, const std::string& path,
+                          const MessageForm& form, OldCalls& old_calls,
                           std::optional<ApiError>& fault) {
   TemplateJson message = given;
   FieldReader fields(given, path, fault);
@@ -96,17 +139,33 @@ TemplateJson read_message(const TemplateJson& given, const std::string& path,
   if (thoughts != nullptr && thoughts->is_string() && !given.contains("reasoning_content")) {
     message["reasoning_content"] = *thoughts;
   }
-  const bool calls = fields.find_or_null("tool_calls") != nullptr;
-  const bool says_else = calls || message.contains("reasoning_content");
-  read_content(fields, /*may_miss=*/role == "assistant" && says_else, fault, message);
-  read_tool_calls(fields, fault, message);
+  read_content(fields, /*may_miss=*/role == "assistant", fault, message);
+  read_tool_calls(fields, form, fault, message);
+  if (!fault.has_value()) old_calls.read(fields, message);
   return message;
+}
+
+// Adds a message, in two where the template prints no calls beside a text.
+void add_message(TemplateJson message, const MessageForm& form, TemplateJson& messages) {
+  if (!message.contains("tool_calls")) return messages.push_back(std::move(message));
+  if (message["content"] != "") {
+    if (!form.calls_stand_alone) return messages.push_back(std::move(message));
+    TemplateJson said = message;
+    said.erase("tool_calls");
+    messages.push_back(std::move(said));
+    message.erase("reasoning_content");
+    message["content"] = "";
+  }
+  if (form.silence_is_null) message["content"] = nullptr;
+  messages.push_back(std::move(message));
 }
 
 }  // namespace
 
-TemplateJson read_messages(const TemplateJson& messages, std::optional<ApiError>& fault) {
+TemplateJson read_messages(const TemplateJson& messages, const MessageForm& form,
+                           std::optional<ApiError>& fault) {
   TemplateJson read = TemplateJson::array();
+  OldCalls old_calls(form);
   if (messages.empty() && !fault.has_value()) {
     fault = field_error("messages", "must have at least one message");
   }
@@ -115,7 +174,7 @@ TemplateJson read_messages(const TemplateJson& messages, std::optional<ApiError>
     if (!messages[i].is_object()) {
       fault = field_error(path, "must be an object");
     } else {
-      read.push_back(read_message(messages[i], path, fault));
+      add_message(read_message(messages[i], path, form, old_calls, fault), form, read);
     }
   }
   return read;

@@ -195,8 +195,9 @@ void read_cache(FieldReader& fields, CompletionRequest& request) {
   request.wants_receipt = fields.boolean("cache_receipt").value_or(false);
 }
 
-void read_chat(FieldReader& fields, std::optional<ApiError>& fault, CompletionRequest& request) {
-  read_chat_text(fields, fault, request);
+void read_chat(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
+               CompletionRequest& request) {
+  read_chat_text(fields, rules, fault, request);
   request.calls_in_parallel = fields.boolean("parallel_tool_calls").value_or(true);
   request.tool_choice = read_tool_choice(fields, request.tools, fault);
   if (request.tool_choice.forced && request.form.kind != TextForm::Kind::kFree) {
@@ -224,11 +225,11 @@ void read_text(FieldReader& fields, const RequestRules& rules, std::optional<Api
 
 }  // namespace
 
-void read_chat_text(FieldReader& fields, std::optional<ApiError>& fault,
+void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
                     CompletionRequest& request) {
   const TemplateJson* const messages = fields.array_or_null("messages");
   if (messages == nullptr) return fields.fail("messages", "missing");
-  request.messages = read_messages(*messages, fault);
+  request.messages = read_messages(*messages, rules.message_form, fault);
   if (const TemplateJson* const tools = fields.array_or_null("tools")) {
     for (std::size_t i = 0; i < tools->size(); ++i) {
       if (!(*tools)[i].is_object()) fields.fail(item_path("tools", i), "must be an object");
@@ -282,7 +283,7 @@ ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const Te
   read_cache(fields, request);
   request.form = read_output_form(fields, fault);
   if (kind == CompletionKind::kChat) {
-    read_chat(fields, fault, request);
+    read_chat(fields, rules, fault, request);
   } else {
     read_text(fields, rules, fault, request);
   }

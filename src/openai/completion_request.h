@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "openai/api_error.h"
+#include "openai/message_form.h"
 #include "openai/output_form.h"
 #include "stemma/ids.h"
 #include "stemma/prefix_cache.h"
@@ -34,6 +35,7 @@ struct RequestRules {
   std::int64_t vocab_tokens = 0;
   std::int64_t copies_max = 128;  // n times the number of prompts
   SamplingParams defaults;        // of what a request does not say
+  MessageForm message_form;       // that the model's chat template prints
   std::size_t body_bytes_max = std::size_t{16} << 20;
 };
 
@@ -110,12 +112,13 @@ ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_
 
 // The fields of a chat that say what its text is: messages, tools, what templates are told, and
 // how it ends.
-void read_chat_text(FieldReader& fields, std::optional<ApiError>& fault,
+void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
                     CompletionRequest& request);
 
-// The messages of a chat, checked, as templates read them: contents as one text each, arguments of
-// tool calls as objects. The fault is remembered in `fault`.
-TemplateJson read_messages(const TemplateJson& messages, std::optional<ApiError>& fault);
+// The messages of a chat, checked, as templates read them: contents as one text each, calls of
+// tools in the form that the template prints. The fault is remembered in `fault`.
+TemplateJson read_messages(const TemplateJson& messages, const MessageForm& form,
+                           std::optional<ApiError>& fault);
 
 // An array of tokens, each below vocab_tokens; `path` is where it lies in the request.
 std::vector<TokenId> read_tokens(const TemplateJson& list, const std::string& path,

@@ -211,46 +211,6 @@ TEST(CompletionRequest, PromptsAreTextsOrTokens) {
   EXPECT_EQ(fault_of(completion(R"("prompt":["x","y"],"n":100)")), "prompt");
 }
 
-TEST(ChatMessages, AreReadAsTemplatesWantThem) {
-  std::optional<ApiError> fault;
-  const TemplateJson read =
-      read_messages(TemplateJson::parse(R"([{"role":"developer","content":"d"},
-          {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},
-          {"role":"assistant","content":null,"tool_calls":[
-            {"id":"1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},
-            {"id":"2","type":"function","function":{"name":"g","arguments":""}}]},
-          {"role":"tool","content":"r","tool_call_id":"1"}])"),
-                    fault);
-  ASSERT_FALSE(fault.has_value()) << fault->message;
-  EXPECT_EQ(read[0]["role"], "system");
-  EXPECT_EQ(read[1]["content"], "a\nb");
-  EXPECT_EQ(read[2]["tool_calls"][0]["function"]["arguments"]["x"], 1);
-  EXPECT_EQ(read[2]["tool_calls"][1]["function"]["arguments"], TemplateJson::object());
-  EXPECT_EQ(read[3]["tool_call_id"], "1");
-}
-
-TEST(ChatMessages, WrongOnesAreNamed) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"[]", "messages"},
-      {"[1]", "messages[0]"},
-      {R"([{"content":"x"}])", "messages[0].role"},
-      {R"([{"role":"user","content":"x"},{"role":"robot","content":"x"}])", "messages[1].role"},
-      {R"([{"role":"user"}])", "messages[0].content"},
-      {R"([{"role":"user","content":5}])", "messages[0].content"},
-      {R"([{"role":"user","content":[5]}])", "messages[0].content[0]"},
-      {R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
-      {R"([{"role":"user","content":[{"type":"input_audio"}]}])", "messages[0].content[0].type"},
-      {R"([{"role":"assistant","tool_calls":[1]}])", "messages[0].tool_calls[0]"},
-      {R"([{"role":"assistant","tool_calls":[{}]}])", "messages[0].tool_calls[0].function"},
-  };
-  for (const auto& [messages, param] : cases) {
-    std::optional<ApiError> fault;
-    read_messages(TemplateJson::parse(messages), fault);
-    ASSERT_TRUE(fault.has_value()) << messages;
-    EXPECT_EQ(fault->param, param) << messages;
-  }
-}
-
 TEST(JsonBody, IsOneStrictObject) {
   std::string wide = "{";
   for (int i = 0; i < 600; ++i) wide += (i > 0 ? "," : "") + ("\"k" + std::to_string(i) + "\":1");

@@ -75,6 +75,7 @@ Preparation::Preparation(const ServedModel& model, std::string model_name, std::
     call_style_ = tool_call_style_of(chat->source());
     if (call_style_.has_value()) spelling_ = spelling_of(*call_style_, chat->source());
     thinks_ = thinks(chat->source());
+    rules_.message_form = message_form_of(*chat);
   }
 }
 

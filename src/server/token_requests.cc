@@ -13,7 +13,7 @@ ApiResult<std::vector<TokenId>> tokens_of(const TemplateJson& object,
   FieldReader fields(object, "", fault);
   CompletionRequest request;
   if (fields.find_or_null("messages") != nullptr) {
-    read_chat_text(fields, fault, request);
+    read_chat_text(fields, preparation.rules(), fault, request);
     if (fault.has_value()) return *std::move(fault);
     return preparation.chat_tokens(request);
   }

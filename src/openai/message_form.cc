@@ -1,0 +1,71 @@
+#include "openai/message_form.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "template/chat_template.h"
+
+namespace stemma {
+namespace {
+
+// Texts that no template has.
+constexpr std::string_view kKey = "probe_key_71";
+constexpr std::string_view kValue = "probe_value_71";
+constexpr std::string_view kSaid = "probe_said_71";
+
+TemplateJson probe_tools() {
+  TemplateJson function = {{"name", "probe"}, {"description", "probe"}};
+  function["parameters"] = {{"type", "object"}, {"properties", TemplateJson::object()}};
+  return TemplateJson::array({{{"type", "function"}, {"function", std::move(function)}}});
+}
+
+// A turn with a call whose id is of the only form that Mistral's templates let pass.
+TemplateJson probe_messages(const TemplateJson& content, bool arguments_are_text) {
+  TemplateJson arguments = {{kKey, kValue}};
+  if (arguments_are_text) arguments = arguments.dump();
+  TemplateJson call = {{"id", "call00000"}, {"type", "function"}};
+  call["function"] = {{"name", "probe"}, {"arguments", std::move(arguments)}};
+  TemplateJson messages = TemplateJson::array();
+  messages.push_back({{"role", "user"}, {"content", "probe"}});
+  messages.push_back({{"role", "assistant"}, {"content", content}});
+  messages.back()["tool_calls"].push_back(std::move(call));
+  messages.push_back({{"role", "tool"}, {"content", "probe"}, {"tool_call_id", "call00000"}});
+  return messages;
+}
+
+// What the template makes of the turn; nothing where it refuses it, leaves the call out or prints
+// its arguments as no template was meant to: as Python shows an object, or as a text in a text.
+std::optional<std::string> text_with_call(const ChatTemplate& chat, const TemplateJson& content,
+                                          bool arguments_are_text) {
+  RenderOptions options;
+  options.tools = probe_tools();
+  options.strftime_now = [](std::string_view) { return std::string("1 Jan 2025"); };
+  const auto text = chat.render(probe_messages(content, arguments_are_text), options);
+  const auto has = [&](const std::string& part) { return text->find(part) != std::string::npos; };
+  if (!text.ok() || !has(std::string(kValue))) return std::nullopt;
+  if (has("{'" + std::string(kKey)) || has("\\\"" + std::string(kKey))) return std::nullopt;
+  return *text;
+}
+
+}  // namespace
+
+// Null is what the templates were written for; where it fails, or is printed as a word, they were
+// written for a text in any case.
+MessageForm message_form_of(const ChatTemplate& chat) {
+  for (const bool as_text : {false, true}) {
+    const auto with_null = text_with_call(chat, nullptr, as_text);
+    const auto with_empty = text_with_call(chat, "", as_text);
+    if (!with_null.has_value() && !with_empty.has_value()) continue;
+    const bool prints_null = with_null.has_value() && with_empty.has_value() &&
+                             with_null->size() != with_empty->size() &&
+                             with_null->find("None") != std::string::npos;
+    const bool beside_text = text_with_call(chat, std::string(kSaid), as_text).has_value();
+    return {.silence_is_null = with_null.has_value() && !prints_null,
+            .calls_stand_alone = !beside_text,
+            .arguments_are_text = as_text};
+  }
+  return {};
+}
+
+}  // namespace stemma

@@ -1,0 +1,26 @@
+// MessageForm: in which form a model's chat template wants what an assistant called.
+//
+// Templates of one meaning were written for different callers: one prints a call only where there
+// is no text beside it, another joins the arguments to a text and fails at an object. In the wrong
+// form a call is missing from the prompt, or the prompt is refused.
+//
+// Thread:     pure functions and values.
+// Memory:     none.
+// Cost:       message_form_of renders a conversation of three messages a few times.
+// Not here:   reading messages (chat_messages.cc), how calls look in answers (tool_calls).
+#pragma once
+
+namespace stemma {
+
+class ChatTemplate;
+
+struct MessageForm {
+  bool silence_is_null = false;     // content of a message that only calls: null, else ""
+  bool calls_stand_alone = false;   // beside a text they are not printed
+  bool arguments_are_text = false;  // as the client sent them, else as an object
+};
+
+// The form in which `chat` prints calls, found by trying; the default where it prints them in none.
+MessageForm message_form_of(const ChatTemplate& chat);
+
+}  // namespace stemma
