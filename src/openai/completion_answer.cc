@@ -127,15 +127,22 @@ Json usage_json(const AnswerUsage& usage) {
   return json;
 }
 
-// Identifiers are the answer's own, so that no two of a conversation are the same.
+// Identifiers are the answer's own, so that no two of a conversation are the same, without the kind
+// that the answer's begins with: OpenAI's servers refuse more than 40 bytes.
+std::string call_id(const AnswerHead& head, std::int64_t index, std::int64_t number) {
+  constexpr std::size_t kOwnBytes = 24;  // of an answer's identifier, behind its kind
+  const std::size_t kind_bytes = head.id.size() - std::min(head.id.size(), kOwnBytes);
+  return "call_" + head.id.substr(kind_bytes) + "_" + std::to_string(index) + "_" +
+         std::to_string(number);
+}
+
 Json calls_json(const AnswerHead& head, const AnswerPiece& piece, bool is_event) {
   Json calls = Json::array();
   for (std::size_t i = 0; i < piece.calls.size(); ++i) {
     const std::int64_t number = piece.first_call + static_cast<std::int64_t>(i);
     Json call;
     if (is_event) call["index"] = number;
-    call["id"] =
-        "call_" + head.id + "_" + std::to_string(piece.index) + "_" + std::to_string(number);
+    call["id"] = call_id(head, piece.index, number);
     call["type"] = "function";
     call["function"]["name"] = piece.calls[i].name;
     call["function"]["arguments"] = piece.calls[i].arguments;

@@ -53,6 +53,20 @@ TEST(CompletionAnswer, OfAChatThatCallsTools) {
             R"({"name":"go","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
 }
 
+TEST(CompletionAnswer, IdentifiersOfCallsAreAsShortAsOpenAiWantsThem) {
+  AnswerHead of_chat = head(CompletionKind::kChat);
+  of_chat.id = "chatcmpl-0123456789abcdef01234567";
+  AnswerPiece answer;
+  answer.index = 127;
+  answer.first_call = 999'999;
+  answer.calls = {{"go", "{}"}};
+  const auto json =
+      TemplateJson::parse(answer_body(of_chat, std::span(&answer, 1), false, {}, TemplateJson()));
+  const std::string id = json["choices"][0]["message"]["tool_calls"][0]["id"];
+  EXPECT_EQ(id, "call_0123456789abcdef01234567_127_999999");
+  EXPECT_LE(id.size(), 40U);
+}
+
 TEST(CompletionAnswer, OfAChatThatThinks) {
   AnswerPiece answer;
   answer.thoughts = "I look.";
