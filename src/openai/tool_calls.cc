@@ -162,23 +162,28 @@ std::optional<ToolCall> call_of_deepseek(std::string_view text) {
   return ToolCall{std::string(name), std::string(arguments)};
 }
 
-std::vector<ToolCall> calls_of_deepseek(std::string_view text) {
+// Those that `text` begins with, which are taken off it.
+std::vector<ToolCall> take_calls_of_deepseek(std::string_view& text) {
   std::vector<ToolCall> calls;
-  while (!(text = trimmed(text)).empty()) {
-    if (!take(text, kDeepseekCall.begin)) return {};
-    const std::size_t end = MarkSearch().find(text, kDeepseekCall.end);
-    if (end == kNone) return {};
-    std::optional<ToolCall> call = call_of_deepseek(text.substr(0, end));
-    if (!call.has_value()) return {};
+  while (!(text = without_space_before(text)).empty()) {
+    std::string_view rest = text;
+    if (!take(rest, kDeepseekCall.begin)) break;
+    const std::size_t end = MarkSearch().find(rest, kDeepseekCall.end);
+    if (end == kNone) break;
+    std::optional<ToolCall> call = call_of_deepseek(rest.substr(0, end));
+    if (!call.has_value()) break;
     calls.push_back(*std::move(call));
-    text.remove_prefix(end + kDeepseekCall.end.size());
+    text = rest.substr(end + kDeepseekCall.end.size());
   }
   return calls;
 }
 
-std::vector<ToolCall> calls_of(ToolCallStyle style, std::string_view body) {
-  if (style == ToolCallStyle::kDeepseek) return calls_of_deepseek(body);
-  return calls_of_objects(body);
+// Those that `body` begins with, which are taken off it; of objects all or none.
+std::vector<ToolCall> take_calls(ToolCallStyle style, std::string_view& body) {
+  if (style == ToolCallStyle::kDeepseek) return take_calls_of_deepseek(body);
+  std::vector<ToolCall> calls = calls_of_objects(body);
+  if (!calls.empty()) body = {};
+  return calls;
 }
 
 }  // namespace
@@ -260,7 +265,9 @@ bool ToolCallReader::leave_call(ToolCallText& out) {
   const Marks marks = marks_of(style_);
   const std::size_t end = end_of_call_.find(held_, marks.end);
   if (end == kNone) return false;
-  if (!give_calls(std::string_view(held_).substr(0, end), out)) {
+  std::string_view rest = std::string_view(held_).substr(0, end);
+  std::vector<ToolCall> calls = take_calls(style_, rest);
+  if (!rest.empty() || !give_calls(std::move(calls), out)) {
     give_text(before_call_, out);
     give_text(std::string_view(held_).substr(0, end + marks.end.size()), out);
   }
@@ -277,8 +284,7 @@ void ToolCallReader::give_text(std::string_view text, ToolCallText& out) {
   out.text += text;
 }
 
-bool ToolCallReader::give_calls(std::string_view body, ToolCallText& out) {
-  std::vector<ToolCall> calls = calls_of(style_, body);
+bool ToolCallReader::give_calls(std::vector<ToolCall> calls, ToolCallText& out) {
   if (calls.empty()) return false;
   for (ToolCall& call : calls) {
     out.calls.push_back(std::move(call));
@@ -288,10 +294,11 @@ bool ToolCallReader::give_calls(std::string_view body, ToolCallText& out) {
   return true;
 }
 
-// A call whose end a model left out is one, if it is whole.
+// A call whose end a model left out is one, if it is whole; so are those before one that is not.
 void ToolCallReader::finish(ToolCallText& out) {
   const bool may_call = in_call_ || (style_ == ToolCallStyle::kBare && !is_plain_);
-  if (may_call && give_calls(held_, out)) return;
+  std::string_view rest = held_;
+  if (may_call && give_calls(take_calls(style_, rest), out)) return give_text(rest, out);
   if (in_call_) give_text(before_call_, out);
   give_text(held_, out);
 }

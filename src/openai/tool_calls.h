@@ -77,7 +77,7 @@ class ToolCallReader {
   bool leave_text(ToolCallText& out);
   bool leave_call(ToolCallText& out);
   void give_text(std::string_view text, ToolCallText& out);
-  bool give_calls(std::string_view body, ToolCallText& out);
+  bool give_calls(std::vector<ToolCall> calls, ToolCallText& out);
 
   ToolCallStyle style_;
   std::string held_;

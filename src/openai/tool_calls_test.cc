@@ -211,6 +211,16 @@ TEST(DeepseekCalls, MaySayWhatEndsThem) {
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", arguments}));
 }
 
+TEST(DeepseekCalls, BeforeOneThatIsCutOffAreCalls) {
+  const std::string cut = "<｜tool▁call▁begin｜>look<｜tool▁sep｜>{\"at\": ";
+  const ToolCallText got =
+      read(ToolCallStyle::kDeepseek,
+           "So.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go<｜tool▁sep｜>{}<｜tool▁call▁end｜>\n" +
+               cut);
+  EXPECT_EQ(got.text, "So." + cut);
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", "{}"}));
+}
+
 TEST(DeepseekCalls, ThatAreNoneStayText) {
   for (const char* const answer : {
            "<｜tool▁calls▁begin｜><｜tool▁calls▁end｜>",
