@@ -92,12 +92,21 @@ Result<Value> filter_reverse(const Call& call) {
   return out.finish();
 }
 
-// "a.b" of each item, as `attribute=` of several filters means it.
+// "a.b" of each item, as `attribute=` of several filters means it: a part of digits is an index.
 Result<Value> nested_attribute(Arena& arena, const Value& item, const Value& path) {
+  if (path.is(Kind::kInteger)) return subscript(arena, item, path);
   if (!path.is(Kind::kText)) return needs("an attribute's name", path);
   Value value = item;
   for (const std::string_view name : split(path.text(), ".", -1)) {
-    STEMMA_ASSIGN_OR_RETURN(value, subscript(arena, value, Value::text(name)));
+    std::int64_t index = 0;
+    const bool is_index =
+        !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+    if (is_index &&
+        std::from_chars(name.data(), name.data() + name.size(), index).ec != std::errc{}) {
+      return Value::undefined(name);
+    }
+    STEMMA_ASSIGN_OR_RETURN(
+        value, subscript(arena, value, is_index ? Value::integer(index) : Value::text(name)));
   }
   return value;
 }
