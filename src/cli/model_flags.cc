@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "cli/sizes.h"
 #include "device/mpi_ranks.h"
+#include "template/template_date.h"
 
 namespace stemma {
 
@@ -91,6 +92,9 @@ Flag ModelFlags::add_to(Flags& command) {
   command.add("--adapter,--lora-modules", adapters_,
               "NAME=DIR: a LoRA adapter (adapter_config.json, adapter_model.safetensors) "
               "that requests may name; may be given several times");
+  command.add("--date", date_,
+              "YYYY-MM-DD: what chat templates that print the date take for today, so that the "
+              "same chats make the same prompts; default: today, in local time");
   sparse_flags_.add_to(command);
   tier_flags_.add_to(command);
   return model;
@@ -156,6 +160,11 @@ Result<ServedModelOptions> ModelFlags::options() const {
   scheduler.step_tokens_max = std::max(chunk_tokens_, concurrency_);
   STEMMA_ASSIGN_OR_RETURN(scheduler.policy, parse_schedule_policy(policy_));
   if (low_first_) scheduler.priority_rule = PriorityRule::kLowFirst;
+  if (!date_.empty()) {
+    const Result<std::int64_t> day = begin_of_day(date_);
+    if (!day.ok()) return Error{day.error().code, "--date " + day.error().detail};
+    options.time_s = [day_s = *day] { return day_s; };
+  }
   STEMMA_ASSIGN_OR_RETURN(options.sparse, sparse_flags_.options());
   STEMMA_ASSIGN_OR_RETURN(options.adapters, adapters());
   STEMMA_RETURN_IF_ERROR(tier_flags_.apply(options));

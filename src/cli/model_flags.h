@@ -66,6 +66,7 @@ class ModelFlags {
   std::int64_t concurrency_ = 16;
   std::int64_t chunk_tokens_ = 512;
   std::vector<std::string> adapters_;  // NAME=DIR
+  std::string date_;                   // empty: today
   DeviceFlags device_flags_;
   SparseFlags sparse_flags_;
   TierFlags tier_flags_;

@@ -7,9 +7,11 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "base/wall_clock.h"
 #include "engine/served_ranks.h"
 #include "pool/kv_pool_factory.h"
 #include "prefix/namespace_digest.h"
+#include "template/template_date.h"
 
 namespace stemma {
 
@@ -187,7 +189,9 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
   kv.context_tokens_max = runner_->context_tokens_max();
   STEMMA_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::load(options.directory));
   grammars_ = std::make_unique<GrammarBook>(*tokenizer_, vocab_tokens());
-  STEMMA_ASSIGN_OR_RETURN(chat_template_, load_chat_template(options.directory));
+  STEMMA_ASSIGN_OR_RETURN(chat_templates_, load_chat_templates(options.directory));
+  time_s_ = options.time_s;
+  if (!time_s_) time_s_ = [] { return static_cast<std::int64_t>(wall_clock_seconds()); };
   STEMMA_ASSIGN_OR_RETURN(generation_, load_generation_config(options.directory));
   return add_end_token(options.directory);
 }
@@ -196,8 +200,8 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
 // tokens that a model of few does not have: it never gives them.
 Status ServedModel::add_end_token(const std::string& directory) {
   SpecialTokens special;
-  if (chat_template_.has_value()) {
-    special.eos_token = chat_template_->eos_token();
+  if (chat_templates_.has_value()) {
+    special.eos_token = chat_templates_->plain().eos_token();
   } else {
     STEMMA_ASSIGN_OR_RETURN(special, load_special_tokens(directory));
   }
@@ -326,12 +330,15 @@ Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null)
 }
 
 Result<std::vector<TokenId>> ServedModel::encode_messages(const TemplateJson& messages,
-                                                          const RenderOptions& options) const {
-  if (!chat_template_.has_value()) {
+                                                          RenderOptions options) const {
+  if (!chat_templates_.has_value()) {
     return Error{ErrorCode::kUnsupported,
                  "the model has no chat template (chat_template.jinja or tokenizer_config.json)"};
   }
-  STEMMA_ASSIGN_OR_RETURN(const std::string text, chat_template_->render(messages, options));
+  if (!options.strftime_now) {
+    options.strftime_now = [&](std::string_view format) { return date_text(format, time_s_()); };
+  }
+  STEMMA_ASSIGN_OR_RETURN(const std::string text, chat_templates_->render(messages, options));
   return tokenizer_->encode(text, {.add_special_tokens = false, .parse_special_tokens = true});
 }
 

@@ -55,6 +55,8 @@ struct ServedModelOptions {
   int threads = 1;
   ThreadPinning pinning = ThreadPinning::kWorkers;
   ServedTierOptions tiers;
+  // Now, in seconds since 1970, to chat templates that print the date; empty: the system's clock.
+  std::function<std::int64_t()> time_s;
   // Ranks that serve it together: rank 0 has the engine, the others follow. kv_bytes and threads
   // are each rank's own. nullptr: this process alone. Must outlive the model.
   RankGroup* ranks = nullptr;
@@ -86,11 +88,13 @@ class ServedModel {
   bool leads() const noexcept { return ranks_ == nullptr || ranks_->rank() == 0; }
 
   // A conversation as the model's own template writes it, tokenised. The template's text gets no
-  // second token of beginning. kUnsupported if the model has no template.
+  // second token of beginning; a date in it is today's, where the options give none. kUnsupported
+  // if the model has no template.
   Result<std::vector<TokenId>> encode_messages(const TemplateJson& messages,
-                                               const RenderOptions& options = {}) const;
-  const ChatTemplate* chat_template_or_null() const noexcept {
-    return chat_template_.has_value() ? &*chat_template_ : nullptr;
+                                               RenderOptions options = {}) const;
+  // That of chats with tools, or without; nullptr where encode_messages refuses them.
+  const ChatTemplate* chat_template_or_null(bool has_tools) const {
+    return chat_templates_.has_value() ? chat_templates_->find_or_null(has_tools) : nullptr;
   }
   // A plain text, with the special tokens that the tokenizer puts around one, or without.
   Result<std::vector<TokenId>> encode_text(std::string_view text,
@@ -148,7 +152,8 @@ class ServedModel {
   std::unique_ptr<LoadedRunner> runner_;
   std::optional<Tokenizer> tokenizer_;
   std::unique_ptr<GrammarBook> grammars_;
-  std::optional<ChatTemplate> chat_template_;
+  std::optional<ChatTemplates> chat_templates_;
+  std::function<std::int64_t()> time_s_;
   GenerationConfig generation_;
   std::unique_ptr<KvPool> pool_;
   std::unique_ptr<KvPool> windowed_pool_;        // nullptr: no layer has a window

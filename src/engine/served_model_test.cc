@@ -17,6 +17,7 @@
 #include "model/random_adapter.h"
 #include "model/random_model.h"
 #include "model/sparse_calibration.h"
+#include "template/template_date.h"
 
 namespace stemma {
 namespace {
@@ -89,6 +90,29 @@ TEST_F(ServedModelTest, TheTokenizersEndTokenEndsAnswers) {
 }
 
 // Opened by two ranks at once: what each has, or the error that each gets.
+TEST_F(ServedModelTest, TemplatesThatPrintTheDateGetToday) {
+  std::ofstream(directory_.path() + "/chat_template.jinja") << "{{ strftime_now('%d %b %Y') }}";
+  const Result<std::int64_t> day = begin_of_day("2026-11-28");
+  ASSERT_TRUE(day.ok());
+  std::int64_t now_s = *day;
+  options_.time_s = [&] { return now_s; };
+  const auto model = ServedModel::open(options_);
+  ASSERT_TRUE(model.ok()) << to_string(model.error());
+  const auto prompt = [&](const RenderOptions& options) {
+    const auto tokens = (*model)->encode_messages(TemplateJson::array(), options);
+    EXPECT_TRUE(tokens.ok()) << to_string(tokens.error());
+    return tokens.ok() ? (*model)->tokenizer().decode(*tokens, /*skip_special_tokens=*/false) : "";
+  };
+  EXPECT_EQ(prompt({}), "28 Nov 2026");
+  now_s += 23 * 3600;
+  EXPECT_EQ(prompt({}), "28 Nov 2026");
+  now_s += 3600;
+  EXPECT_EQ(prompt({}), "29 Nov 2026");
+  RenderOptions own;
+  own.strftime_now = [](std::string_view) { return std::string("a day"); };
+  EXPECT_EQ(prompt(own), "a day");
+}
+
 class ServedRanks : public ServedModelTest {
  protected:
   // Each rank opens with what `change` makes of the options, and rank 0 computes one text.

@@ -229,7 +229,6 @@ void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optiona
                     CompletionRequest& request) {
   const TemplateJson* const messages = fields.array_or_null("messages");
   if (messages == nullptr) return fields.fail("messages", "missing");
-  request.messages = read_messages(*messages, rules.message_form, fault);
   if (const TemplateJson* const tools = fields.array_or_null("tools")) {
     for (std::size_t i = 0; i < tools->size(); ++i) {
       if (!(*tools)[i].is_object()) fields.fail(item_path("tools", i), "must be an object");
@@ -238,6 +237,9 @@ void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optiona
     const bool none = choice != nullptr && *choice == "none";
     if (!tools->empty() && !none) request.tools = *tools;
   }
+  const bool has_tools = !request.tools.is_null();
+  request.messages = read_messages(
+      *messages, has_tools ? rules.message_form_with_tools : rules.message_form, fault);
   if (const TemplateJson* const extra = fields.object_or_null("chat_template_kwargs")) {
     request.template_extra = *extra;
   }

@@ -33,9 +33,10 @@ class FieldReader;
 // What requests are read against.
 struct RequestRules {
   std::int64_t vocab_tokens = 0;
-  std::int64_t copies_max = 128;  // n times the number of prompts
-  SamplingParams defaults;        // of what a request does not say
-  MessageForm message_form;       // that the model's chat template prints
+  std::int64_t copies_max = 128;        // n times the number of prompts
+  SamplingParams defaults;              // of what a request does not say
+  MessageForm message_form;             // that the model's chat template prints
+  MessageForm message_form_with_tools;  // that the one for chats with tools prints
   std::size_t body_bytes_max = std::size_t{16} << 20;
 };
 

@@ -71,12 +71,24 @@ Preparation::Preparation(const ServedModel& model, std::string model_name, std::
   rules_.vocab_tokens = model.vocab_tokens();
   rules_.copies_max = std::min(answers_max, ServingLoop::kPromptsMax);
   rules_.defaults = defaults_of(model.generation());
-  if (const ChatTemplate* const chat = model.chat_template_or_null()) {
-    call_style_ = tool_call_style_of(chat->source());
-    if (call_style_.has_value()) spelling_ = spelling_of(*call_style_, chat->source());
-    thinks_ = thinks(chat->source());
+  if (const ChatTemplate* const chat = model.chat_template_or_null(/*has_tools=*/false)) {
+    shown_ = shown_by(*chat);
     rules_.message_form = message_form_of(*chat);
   }
+  if (const ChatTemplate* const chat = model.chat_template_or_null(/*has_tools=*/true)) {
+    shown_with_tools_ = shown_by(*chat);
+    rules_.message_form_with_tools = message_form_of(*chat);
+  }
+}
+
+Preparation::Shown Preparation::shown_by(const ChatTemplate& chat) {
+  Shown shown = {.call_style = tool_call_style_of(chat.source()),
+                 .spelling = {},
+                 .thinks = stemma::thinks(chat.source())};
+  if (shown.call_style.has_value()) {
+    shown.spelling = spelling_of(*shown.call_style, chat.source());
+  }
+  return shown;
 }
 
 Status Preparation::share_prefixes(const std::string& file) {
@@ -186,8 +198,10 @@ ApiResult<std::vector<TokenId>> Preparation::chat_tokens(const CompletionRequest
   options.tools = request.tools;
   options.extra = request.template_extra;
   Result<std::vector<TokenId>> tokens = model_.encode_messages(request.messages, options);
-  if (!tokens.ok()) return field_error(prompt_field(request), tokens.error().detail);
-  return std::move(tokens).value();
+  if (tokens.ok()) return std::move(tokens).value();
+  const bool is_of_tools = model_.chat_template_or_null(false) != nullptr &&
+                           model_.chat_template_or_null(!request.tools.is_null()) == nullptr;
+  return field_error(is_of_tools ? "tools" : prompt_field(request), tokens.error().detail);
 }
 
 ApiResult<std::vector<TokenId>> Preparation::text_tokens(const PromptText& prompt,
@@ -256,7 +270,7 @@ void Preparation::cut(const CompletionRequest& request, std::vector<TokenId>& pr
 ThoughtPlace Preparation::thoughts_of(const CompletionRequest& request,
                                       std::span<const TokenId> prompt) const {
   constexpr std::size_t kTokens = 16;
-  const bool may_think = thinks_ && request.kind == CompletionKind::kChat &&
+  const bool may_think = shown_to(request).thinks && request.kind == CompletionKind::kChat &&
                          request.separates_thoughts && !request.continue_final_message;
   if (!may_think) return ThoughtPlace::kBehind;
   return thought_place_behind(text_of(prompt.last(std::min(prompt.size(), kTokens))));
@@ -264,9 +278,10 @@ ThoughtPlace Preparation::thoughts_of(const CompletionRequest& request,
 
 ApiResult<OwnedConstraint> Preparation::constraint_of(const CompletionRequest& request,
                                                       ThoughtPlace thoughts) const {
-  if (!has_form(request, spelling_)) return OwnedConstraint();
+  const std::optional<ToolCallSpelling>& spelling = shown_to(request).spelling;
+  if (!has_form(request, spelling)) return OwnedConstraint();
   const auto write = [&](ByteGrammar& grammar) -> Result<ByteGrammar::Part> {
-    STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part form, add_form(request, spelling_, grammar));
+    STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part form, add_form(request, spelling, grammar));
     return add_thoughts(thoughts, form, grammar);
   };
   Result<OwnedConstraint> constraint = model_.grammars().open(form_key(request, thoughts), write);
@@ -345,7 +360,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   if (request.echo) plan.echoed_likeliest = request.logprobs;
   plan.scored_likeliest = request.prompt_logprobs;
   plan.prompt_only = request.max_tokens == 0;
-  if (!request.tools.is_null()) plan.call_style = call_style_;
+  if (!request.tools.is_null()) plan.call_style = shown_with_tools_.call_style;
   plan.calls_in_parallel = request.calls_in_parallel;
   plan.wants_receipt = request.wants_receipt;
   plan.response = request.response;

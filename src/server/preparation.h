@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,6 +80,16 @@ class Preparation {
     NamespaceDigest digest;
     std::vector<SiblingNamespace> siblings;
   };
+  // What a chat template shows of how the model answers.
+  struct Shown {
+    std::optional<ToolCallStyle> call_style;  // none: answers are only text
+    std::optional<ToolCallSpelling> spelling;
+    bool thinks = false;  // before it answers
+  };
+  static Shown shown_by(const ChatTemplate& chat);
+  const Shown& shown_to(const CompletionRequest& request) const {
+    return request.tools.is_null() ? shown_ : shown_with_tools_;
+  }
   Whereabouts whereabouts(const Caller& caller, const CacheFields& fields) const;
   std::string context_text() const;
   // The adapter that a request chooses; empty: the model alone.
@@ -98,9 +109,8 @@ class Preparation {
   const ServedModel& model_;
   std::string model_name_;
   RequestRules rules_;
-  std::optional<ToolCallStyle> call_style_;  // of the model; none: answers are only text
-  std::optional<ToolCallSpelling> spelling_;
-  bool thinks_ = false;  // the model, before it answers
+  Shown shown_;             // by the template of chats
+  Shown shown_with_tools_;  // by that of chats with tools
   SharedPrefixes shared_;
   mutable RecentNamespaces recent_;
 };

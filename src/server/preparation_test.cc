@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -66,6 +67,50 @@ TEST_F(PreparationTest, TheModelsNameChoosesTheModelOrAnAdapterOfIt) {
   EXPECT_EQ(chosen_by(R"(, "model": "scribe")"), (Chosen{"", "scribe"}));
   EXPECT_EQ(chosen_by(R"(, "model": "poet")"), (Chosen{"poet", "poet"}));
   EXPECT_EQ(chosen_by(R"(, "model": "sage")"), (Chosen{"sage", "sage"}));
+}
+
+class PreparationOfTools : public PreparationTest {
+ protected:
+  void write_templates(const std::string& with_tools) {
+    const TemplateJson config = {
+        {"chat_template",
+         {{{"name", "default"}, {"template", "plain {{ messages[0].content }}"}},
+          {{"name", "tool_use"}, {"template", with_tools}}}}};
+    std::ofstream(model_directory_.file("tokenizer_config.json")) << config.dump();
+    open(std::int64_t{1} << 20);
+  }
+  ApiResult<PreparedAnswer> chat(const std::string& fields) const {
+    const std::string body = R"({"messages": [{"role": "user", "content": "hi"}])" + fields + "}";
+    return preparation_->prepare(
+        read_completion_request(CompletionKind::kChat, body, preparation_->rules()), {});
+  }
+  std::string prompt_of(const ApiResult<PreparedAnswer>& prepared) const {
+    const auto* const answer = std::get_if<PreparedAnswer>(&prepared);
+    return answer == nullptr ? std::get<ApiError>(prepared).message
+                             : preparation_->text_of(answer->job.prompts.front().spec.prompt);
+  }
+
+  static constexpr const char* kTools =
+      R"(, "tools": [{"type": "function", "function": {"name": "f"}}])";
+};
+
+TEST_F(PreparationOfTools, ChatsWithToolsAreWrittenAndReadByTheirOwnTemplate) {
+  write_templates("<tool_call>{{ tools[0].function.name }} {{ messages[0].content }}");
+  const auto plain = chat("");
+  EXPECT_EQ(prompt_of(plain), "plain hi");
+  EXPECT_EQ(std::get<PreparedAnswer>(plain).plan.call_style, std::nullopt);
+  const auto with_tools = chat(kTools);
+  EXPECT_EQ(prompt_of(with_tools), "<tool_call>f hi");
+  EXPECT_EQ(std::get<PreparedAnswer>(with_tools).plan.call_style, ToolCallStyle::kTagged);
+}
+
+TEST_F(PreparationOfTools, ATemplateThatCannotBeRenderedIsAFaultOfTools) {
+  write_templates("{% include 'x' %}");
+  EXPECT_EQ(prompt_of(chat("")), "plain hi");
+  const auto refused = chat(kTools);
+  ASSERT_TRUE(std::holds_alternative<ApiError>(refused));
+  EXPECT_EQ(std::get<ApiError>(refused).param, "tools");
+  EXPECT_NE(prompt_of(refused).find("template for chats with tools"), std::string::npos);
 }
 
 TEST_F(PreparationTest, EachPromptHasItsOwnConstraint) {

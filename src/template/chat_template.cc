@@ -103,4 +103,18 @@ Result<std::string> ChatTemplate::render_whole(const TemplateJson& messages,
   return jinja::Renderer(*program_, arena, scopes, options.strftime_now).run();
 }
 
+const ChatTemplate* ChatTemplates::find_or_null(bool has_tools) const {
+  if (!has_tools || !with_tools_.has_value()) return &plain_;
+  return with_tools_->ok() ? &**with_tools_ : nullptr;
+}
+
+Result<std::string> ChatTemplates::render(const TemplateJson& messages,
+                                          const RenderOptions& options) const {
+  const ChatTemplate* const chat = find_or_null(!options.tools.is_null());
+  if (chat != nullptr) return chat->render(messages, options);
+  return Error{with_tools_->error().code,
+               "the model's template for chats with tools cannot be rendered: " +
+                   with_tools_->error().detail};
+}
+
 }  // namespace stemma

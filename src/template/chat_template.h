@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "stemma/result.h"
 #include "template/arena.h"
@@ -34,7 +35,7 @@ struct RenderOptions {
   // The text ends with that of the last message, for an answer that goes on from it.
   bool continue_final_message = false;
   // The texts of the model's own tokens; absent ones are those of the model's files (see
-  // load_chat_template).
+  // load_chat_templates).
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
   TemplateJson tools;  // an array; null for none
@@ -87,10 +88,28 @@ struct SpecialTokens {
 // Errors name the file and the field; no file is none.
 Result<SpecialTokens> load_special_tokens(const std::filesystem::path& model_dir);
 
-// The template of a model: chat_template.jinja, else the field chat_template of
-// tokenizer_config.json (a text, or a list of which the one named "default" is taken), with that
-// file's bos_token and eos_token. Nothing where the model has no template. Errors name the file and
-// the field.
-Result<std::optional<ChatTemplate>> load_chat_template(const std::filesystem::path& model_dir);
+// The templates of a model: that of its chats, and of chats with tools where those have another.
+class ChatTemplates {
+ public:
+  explicit ChatTemplates(ChatTemplate plain) : plain_(std::move(plain)) {}
+  // An error: chats with tools are refused with it.
+  void set_with_tools(Result<ChatTemplate> with_tools) { with_tools_ = std::move(with_tools); }
+
+  const ChatTemplate& plain() const noexcept { return plain_; }
+  // nullptr where the one for chats with tools cannot be rendered.
+  const ChatTemplate* find_or_null(bool has_tools) const;
+  // By the template for chats with these tools, or without.
+  Result<std::string> render(const TemplateJson& messages, const RenderOptions& options) const;
+
+ private:
+  ChatTemplate plain_;
+  std::optional<Result<ChatTemplate>> with_tools_;
+};
+
+// Those of a model: chat_template.jinja, and additional_chat_templates/tool_use.jinja; else the
+// field chat_template of tokenizer_config.json, a text, or a list of which those named "default"
+// and "tool_use" are taken; with that file's bos_token and eos_token. Nothing where the model has
+// no template. Errors name the file and the field.
+Result<std::optional<ChatTemplates>> load_chat_templates(const std::filesystem::path& model_dir);
 
 }  // namespace stemma

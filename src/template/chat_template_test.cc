@@ -224,11 +224,12 @@ class LoadChatTemplate : public ::testing::Test {
   }
 
   // What the model's template makes of the test's messages; "" where there is no template.
-  std::string load_and_render() {
-    const auto chat = load_chat_template(dir_);
-    if (!chat.ok()) return to_string(chat.error());
-    if (!chat->has_value()) return "";
-    const auto text = (*chat)->render(test_messages(), {});
+  std::string load_and_render() { return load_and_render({}); }
+  std::string load_and_render(const RenderOptions& options) {
+    const auto chats = load_chat_templates(dir_);
+    if (!chats.ok()) return to_string(chats.error());
+    if (!chats->has_value()) return "";
+    const auto text = (*chats)->render(test_messages(), options);
     return text.ok() ? *text : to_string(text.error());
   }
 
@@ -258,6 +259,30 @@ TEST_F(LoadChatTemplate, OfAListTheDefaultIsTaken) {
         R"({"chat_template": [{"name": "tool_use", "template": "t"},
                               {"name": "default", "template": "d"}]})");
   EXPECT_EQ(load_and_render(), "d");
+}
+
+TEST_F(LoadChatTemplate, ChatsWithToolsHaveTheirOwnWhereThereIsOne) {
+  write("tokenizer_config.json",
+        R"({"chat_template": [{"name": "default", "template": "d"},
+                              {"name": "tool_use", "template": "t {{ tools[0].type }}"}]})");
+  EXPECT_EQ(load_and_render(test_options()), "t function");
+  write("chat_template.jinja", "file");
+  EXPECT_EQ(load_and_render(test_options()), "file") << "the field is of no account";
+  std::filesystem::create_directories(dir_ / "additional_chat_templates");
+  write("additional_chat_templates/tool_use.jinja", "tools' file");
+  EXPECT_EQ(load_and_render(test_options()), "tools' file");
+  EXPECT_EQ(load_and_render(), "file");
+}
+
+TEST_F(LoadChatTemplate, ChatsWithToolsAreRefusedWhereTheirTemplateCannotBeRendered) {
+  const std::string name = "tokenizer_config.json";
+  write(name, R"({"chat_template": [{"name": "default", "template": "d"},
+                                    {"name": "tool_use", "template": "{% include 'x' %}"}]})");
+  EXPECT_EQ(load_and_render(), "d");
+  EXPECT_EQ(load_and_render(test_options()),
+            "unsupported: the model's template for chats with tools cannot be rendered: " +
+                (dir_ / name).string() +
+                ": chat_template: tool_use:1: the statement {% include %} is not supported");
 }
 
 TEST_F(LoadChatTemplate, ErrorsNameFileAndField) {

@@ -40,23 +40,64 @@ Result<std::optional<std::string>> special_token(const TemplateJson& config,
   return std::optional<std::string>(text->get<std::string>());
 }
 
-// The template in tokenizer_config.json, if there is one.
-Result<std::optional<std::string>> template_field(const TemplateJson& config,
-                                                  const std::filesystem::path& path) {
-  constexpr const char* kField = "chat_template";
-  const auto found = config.find(kField);
-  if (found == config.end() || found->is_null()) return std::optional<std::string>();
-  if (found->is_string()) return std::optional<std::string>(found->get<std::string>());
-  if (!found->is_array()) return field_error(path, kField, "neither a text nor a list");
-  for (const TemplateJson& entry : *found) {
+// A template as it was written, and what errors call it.
+struct Source {
+  std::string text;
+  std::string name;
+};
+
+struct Sources {
+  std::optional<Source> plain;
+  std::optional<Source> with_tools;
+};
+
+// Of a list, those of two names.
+Result<Sources> sources_in_list(const TemplateJson& list, const std::filesystem::path& path,
+                                const char* field) {
+  Sources sources;
+  const std::string whole_name = path.string() + ": " + field;
+  const std::string tools_name = whole_name + ": tool_use";
+  for (const TemplateJson& entry : list) {
     const bool whole = entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
                        entry.contains("template") && entry["template"].is_string();
-    if (!whole) return field_error(path, kField, "an entry without the texts name and template");
-    if (entry["name"].get_ref<const std::string&>() == "default") {
-      return std::optional<std::string>(entry["template"].get<std::string>());
-    }
+    if (!whole) return field_error(path, field, "an entry without the texts name and template");
+    const auto name = entry["name"].get<std::string>();
+    const auto text = entry["template"].get<std::string>();
+    if (name == "default") sources.plain = {text, whole_name};
+    if (name == "tool_use") sources.with_tools = {text, tools_name};
   }
-  return field_error(path, kField, "a list without an entry named \"default\"");
+  if (sources.plain.has_value()) return sources;
+  return field_error(path, field, "a list without an entry named \"default\"");
+}
+
+// In tokenizer_config.json, if there are some.
+Result<Sources> sources_in_config(const TemplateJson& config, const std::filesystem::path& path) {
+  constexpr const char* kField = "chat_template";
+  const auto found = config.find(kField);
+  if (found == config.end() || found->is_null()) return Sources();
+  if (found->is_array()) return sources_in_list(*found, path, kField);
+  if (!found->is_string()) return field_error(path, kField, "neither a text nor a list");
+  Sources sources;
+  sources.plain = {found->get<std::string>(), path.string() + ": " + kField};
+  return sources;
+}
+
+Result<std::optional<Source>> read_source(const std::filesystem::path& path) {
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(std::optional<std::string> text,
+                          read_file_if_exists(files, path.string(), kFileBytesMax));
+  if (!text.has_value()) return std::optional<Source>();
+  return std::optional<Source>({*std::move(text), path.string()});
+}
+
+// In files of their own, if there are some.
+Result<Sources> sources_in_files(const std::filesystem::path& model_dir) {
+  Sources sources;
+  STEMMA_ASSIGN_OR_RETURN(sources.plain, read_source(model_dir / "chat_template.jinja"));
+  if (!sources.plain.has_value()) return sources;
+  STEMMA_ASSIGN_OR_RETURN(sources.with_tools,
+                          read_source(model_dir / "additional_chat_templates" / "tool_use.jinja"));
+  return sources;
 }
 
 Result<SpecialTokens> special_tokens_of(const TemplateJson& config,
@@ -76,23 +117,24 @@ Result<SpecialTokens> load_special_tokens(const std::filesystem::path& model_dir
   return special_tokens_of(config, path);
 }
 
-Result<std::optional<ChatTemplate>> load_chat_template(const std::filesystem::path& model_dir) {
-  const std::filesystem::path jinja_path = model_dir / "chat_template.jinja";
+Result<std::optional<ChatTemplates>> load_chat_templates(const std::filesystem::path& model_dir) {
   const std::filesystem::path config_path = model_dir / "tokenizer_config.json";
   STEMMA_ASSIGN_OR_RETURN(const TemplateJson config, read_config(config_path));
-  PosixFiles files;
-  STEMMA_ASSIGN_OR_RETURN(std::optional<std::string> source,
-                          read_file_if_exists(files, jinja_path.string(), kFileBytesMax));
-  std::string name = jinja_path.string();
-  if (!source && !config.is_null()) {
-    STEMMA_ASSIGN_OR_RETURN(source, template_field(config, config_path));
-    name = config_path.string() + ": chat_template";
+  STEMMA_ASSIGN_OR_RETURN(Sources sources, sources_in_files(model_dir));
+  if (!sources.plain.has_value() && !config.is_null()) {
+    STEMMA_ASSIGN_OR_RETURN(sources, sources_in_config(config, config_path));
   }
-  if (!source) return std::optional<ChatTemplate>();
-  STEMMA_ASSIGN_OR_RETURN(ChatTemplate chat, ChatTemplate::parse(*source, name));
-  STEMMA_ASSIGN_OR_RETURN(SpecialTokens tokens, special_tokens_of(config, config_path));
-  chat.set_special_tokens(std::move(tokens.bos_token), std::move(tokens.eos_token));
-  return std::optional<ChatTemplate>(std::move(chat));
+  if (!sources.plain.has_value()) return std::optional<ChatTemplates>();
+  STEMMA_ASSIGN_OR_RETURN(const SpecialTokens tokens, special_tokens_of(config, config_path));
+  const auto parsed = [&](const Source& source) {
+    Result<ChatTemplate> chat = ChatTemplate::parse(source.text, source.name);
+    if (chat.ok()) chat->set_special_tokens(tokens.bos_token, tokens.eos_token);
+    return chat;
+  };
+  STEMMA_ASSIGN_OR_RETURN(ChatTemplate plain, parsed(*sources.plain));
+  ChatTemplates chats(std::move(plain));
+  if (sources.with_tools.has_value()) chats.set_with_tools(parsed(*sources.with_tools));
+  return std::optional<ChatTemplates>(std::move(chats));
 }
 
 }  // namespace stemma
