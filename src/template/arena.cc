@@ -85,6 +85,11 @@ Loop* Arena::loop(std::span<const Value> items) {
   return &loops_.emplace_back(Loop{items});
 }
 
+const Macro* Arena::macro(const Macro& macro) {
+  charge_bytes(sizeof(Macro));
+  return &macros_.emplace_back(macro);
+}
+
 void TextBuilder::append(std::string_view part) {
   if (part.size() > arena_.bytes_left() || text_.size() > arena_.bytes_left() - part.size()) {
     arena_.charge_bytes(arena_.bytes_left() + 1);

@@ -26,6 +26,7 @@ struct RenderLimits {
   std::size_t bytes_max = std::size_t{256} << 20;        // of values made on the way
   std::size_t output_bytes_max = std::size_t{64} << 20;  // of the rendered text
   std::int64_t steps_max = 10'000'000;  // expressions and statements evaluated, values compared
+  int nesting_max = 1000;  // of these in each other, also through macros that call themselves
 };
 
 class Arena {
@@ -39,11 +40,25 @@ class Arena {
   Value mapping(std::vector<NamedValue> entries);
   Namespace* name_space();
   Loop* loop(std::span<const Value> items);
+  const Macro* macro(const Macro& macro);
 
   // Counts work that is not one step: the values that a comparison walks, the bytes that a search
   // reads.
   void charge_steps(std::int64_t steps);
   void charge_bytes(std::size_t bytes);
+  // Counts what is being evaluated at a time.
+  class Level {
+   public:
+    explicit Level(Arena& arena) : arena_(arena) {
+      if (++arena_.nesting_ > arena_.limits_.nesting_max) arena_.exceed("nesting");
+    }
+    ~Level() { --arena_.nesting_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    Arena& arena_;
+  };
   std::size_t bytes_left() const { return limits_.bytes_max - used_bytes_; }
 
   // Which limit was exceeded, for a person; empty while none was.
@@ -57,12 +72,14 @@ class Arena {
   RenderLimits limits_;
   std::size_t used_bytes_ = 0;
   std::int64_t used_steps_ = 0;
+  int nesting_ = 0;
   std::string_view exceeded_;
   std::deque<std::string> texts_;
   std::deque<List> lists_;
   std::deque<Mapping> mappings_;
   std::deque<Namespace> namespaces_;
   std::deque<Loop> loops_;
+  std::deque<Macro> macros_;
 };
 
 // Text under construction that stops growing at the arena's limit.

@@ -89,6 +89,8 @@ bool equal(const Value& left, const Value& right) {
       return &left.loop() == &right.loop();
     case Kind::kFunction:
       return left.function() == right.function();
+    case Kind::kMacro:
+      return &left.macro() == &right.macro();
     default:
       return false;
   }

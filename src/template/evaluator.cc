@@ -68,9 +68,17 @@ Result<Value> range_of(Arena& arena, const Arguments& arguments) {
 }  // namespace
 
 Result<Value> Evaluator::evaluate(ExpressionId id) {
+  return evaluate_call(id, Value());
+}
+
+Result<Value> Evaluator::evaluate_call(ExpressionId id, const Value& caller) {
   const Expression& node = program_.at(id);
+  const Arena::Level level(arena_);
   arena_.charge_steps(1);
-  Result<Value> value = arena_.exceeded().empty() ? value_of(node) : Result<Value>(Value());
+  Result<Value> value = Value();
+  if (arena_.exceeded().empty()) {
+    value = caller.is_defined() ? call(node, caller) : value_of(node);
+  }
   if (!arena_.exceeded().empty()) {
     return source_error(ErrorCode::kTooLarge, program_.file_name, node.line,
                         "rendering exceeds its limit of " + std::string(arena_.exceeded()));
@@ -103,7 +111,7 @@ Result<Value> Evaluator::value_of(const Expression& node) {
     case ExpressionKind::kSlice:
       return sliced(node);
     case ExpressionKind::kCall:
-      return call(node);
+      return call(node, Value());
     case ExpressionKind::kMethod:
       return method(node);
     case ExpressionKind::kFilter:
@@ -221,16 +229,22 @@ Result<Value> Evaluator::applied(const Expression& node) {
   return node.negated ? Value::boolean(!result.boolean()) : result;
 }
 
-Result<Value> Evaluator::call(const Expression& node) {
+Result<Value> Evaluator::call(const Expression& node, const Value& caller) {
   const Value function = scopes_.find(node.name);
   if (!function.is_defined() && node.name == "strftime_now") {
     return Error{ErrorCode::kUnsupported, "needs the current date, which the caller does not give"};
   }
   if (!function.is_defined()) return type_error(described(function));
-  if (!function.is(Kind::kFunction)) return type_error(described(function) + " is no function");
+  const bool is_macro = function.is(Kind::kMacro);
+  if (!is_macro && !function.is(Kind::kFunction)) {
+    return type_error(described(function) + " is no function");
+  }
   STEMMA_ASSIGN_OR_RETURN(const std::vector<Value> positional, operands(node, 0));
-  STEMMA_ASSIGN_OR_RETURN(const std::vector<NamedValue> by_name, named(node));
-  return call_function(function.function(), {positional, by_name});
+  STEMMA_ASSIGN_OR_RETURN(std::vector<NamedValue> by_name, named(node));
+  if (caller.is_defined()) by_name.push_back({"caller", caller});
+  const Arguments arguments{positional, by_name};
+  return is_macro ? macros_.call_macro(function.macro(), arguments)
+                  : call_function(function.function(), arguments);
 }
 
 Result<Value> Evaluator::call_function(Function function, const Arguments& arguments) {

@@ -50,8 +50,8 @@ std::optional<Operator> try_comparison(TokenReader& reader) {
 
 // Globals of Jinja that Stemma does not have.
 bool is_foreign_function(std::string_view name) {
-  return name == "lipsum" || name == "cycler" || name == "joiner" || name == "caller" ||
-         name == "super" || name == "varargs" || name == "kwargs" || name == "self";
+  return name == "lipsum" || name == "cycler" || name == "joiner" || name == "super" ||
+         name == "varargs" || name == "kwargs" || name == "self";
 }
 
 }  // namespace
@@ -219,10 +219,14 @@ Result<ExpressionId> ExpressionParser::parse_primary() {
 }
 
 Result<ExpressionId> ExpressionParser::parse_name() {
+  if (reader_.at_name("caller")) names_caller_ = true;
   if (reader_.next().kind == TokenKind::kOperator && reader_.next().text == "(") {
     return parse_call();
   }
   Expression literal = node(ExpressionKind::kLiteral);
+  if (in_macro_ && (reader_.at_name("varargs") || reader_.at_name("kwargs"))) {
+    return reader_.unsupported("the name " + std::string(reader_.current().text) + " in a macro");
+  }
   const std::string_view name = reader_.take().text;
   if (name == "true" || name == "True") {
     literal.literal = Value::boolean(true);

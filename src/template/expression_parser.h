@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "stemma/result.h"
@@ -27,6 +28,10 @@ class ExpressionParser {
   Result<ExpressionId> parse_or();
   // One or more with commas between them: a tuple if there is a comma.
   Result<ExpressionId> parse_tuple();
+  // Whether it is in a macro, where names mean arguments that no parameter takes; as it was before.
+  bool set_in_macro(bool in_macro) { return std::exchange(in_macro_, in_macro); }
+  // Whether the name caller was read; as it was before.
+  bool set_names_caller(bool names) { return std::exchange(names_caller_, names); }
 
  private:
   Result<ExpressionId> parse_and();
@@ -61,6 +66,8 @@ class ExpressionParser {
   TokenReader& reader_;
   Program& program_;
   int nesting_ = 0;
+  bool in_macro_ = false;
+  bool names_caller_ = false;
 };
 
 }  // namespace stemma::jinja

@@ -46,6 +46,10 @@ Result<Value> test_sequence(const Call& call) {
                    value.is(Kind::kMapping));
 }
 
+Result<Value> test_callable(const Call& call) {
+  return yes_or_no(call.self.is(Kind::kFunction) || call.self.is(Kind::kMacro));
+}
+
 template <bool wanted>
 Result<Value> test_boolean_value(const Call& call) {
   return yes_or_no(call.self.is(Kind::kBool) && call.self.boolean() == wanted);
@@ -87,7 +91,7 @@ constexpr std::array kTests = {
     Builtin{"integer", test_integer},
     Builtin{"float", test_float},
     Builtin{"boolean", test_kind<Kind::kBool>},
-    Builtin{"callable", test_kind<Kind::kFunction>},
+    Builtin{"callable", test_callable},
     Builtin{"true", test_boolean_value<true>},
     Builtin{"false", test_boolean_value<false>},
     Builtin{"odd", test_odd},

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kSourceBytesMax = std::size_t{1} << 20;
 constexpr int kNestingMax = 60;
+constexpr std::size_t kParametersMax = 100;
 
 using Names = std::span<const std::string_view>;
 constexpr std::array<std::string_view, 3> kIfEnds = {"elif", "else", "endif"};
@@ -22,6 +23,9 @@ constexpr std::array<std::string_view, 2> kForEnds = {"else", "endfor"};
 constexpr std::array<std::string_view, 1> kEndFor = {"endfor"};
 constexpr std::array<std::string_view, 1> kEndIf = {"endif"};
 constexpr std::array<std::string_view, 1> kEndSet = {"endset"};
+constexpr std::array<std::string_view, 1> kEndMacro = {"endmacro"};
+constexpr std::array<std::string_view, 1> kEndCall = {"endcall"};
+constexpr std::array<std::string_view, 1> kEndGeneration = {"endgeneration"};
 
 bool is_constant_name(std::string_view name) {
   constexpr std::array<std::string_view, 6> kConstants = {"true",  "True", "false",
@@ -50,6 +54,13 @@ class StatementParser {
   Result<StatementId> parse_for();
   Result<StatementId> parse_set();
   Result<StatementId> parse_loop_control(StatementKind kind);
+  Result<StatementId> parse_macro();
+  Result<StatementId> parse_call();
+  Result<StatementId> parse_generation();
+  // The parameters of a macro, in parentheses, with defaults of the last ones.
+  Status parse_parameters(Statement& macro);
+  // What a macro renders, up to `ends`; loops around it are not its own.
+  Status parse_macro_body(Statement& macro, Names ends);
   Result<std::vector<std::string_view>> parse_targets();
   // What follows the target of a set: "= value", or the end of the tag and a body.
   Status parse_set_value(Statement& set);
@@ -104,6 +115,9 @@ Result<StatementId> StatementParser::parse_statement() {
   if (reader_.try_name("if")) return parse_if();
   if (reader_.try_name("for")) return parse_for();
   if (reader_.try_name("set")) return parse_set();
+  if (reader_.try_name("macro")) return parse_macro();
+  if (reader_.try_name("call")) return parse_call();
+  if (reader_.try_name("generation")) return parse_generation();
   if (reader_.try_name("break")) return parse_loop_control(StatementKind::kBreak);
   if (reader_.try_name("continue")) return parse_loop_control(StatementKind::kContinue);
   if (!reader_.at(TokenKind::kName)) return reader_.syntax_error("a statement");
@@ -187,6 +201,71 @@ Status StatementParser::parse_set_value(Statement& set) {
   STEMMA_ASSIGN_OR_RETURN(set.body, parse_body(kEndSet));
   reader_.take();  // endset
   return {};
+}
+
+Result<StatementId> StatementParser::parse_macro() {
+  Statement macro = statement(StatementKind::kMacro);
+  STEMMA_ASSIGN_OR_RETURN(macro.text, reader_.expect_name("a macro's name"));
+  STEMMA_RETURN_IF_ERROR(parse_parameters(macro));
+  STEMMA_RETURN_IF_ERROR(parse_macro_body(macro, kEndMacro));
+  return add(std::move(macro));
+}
+
+Result<StatementId> StatementParser::parse_call() {
+  Statement call = statement(StatementKind::kCallWith);
+  if (reader_.at_operator("(")) STEMMA_RETURN_IF_ERROR(parse_parameters(call));
+  STEMMA_ASSIGN_OR_RETURN(call.value, expressions_.parse());
+  if (program_.at(call.value).kind != ExpressionKind::kCall) {
+    return reader_.unsupported("a {% call %} of what is no macro's name");
+  }
+  STEMMA_RETURN_IF_ERROR(parse_macro_body(call, kEndCall));
+  return add(std::move(call));
+}
+
+// What transformers marks as the assistant's own words.
+Result<StatementId> StatementParser::parse_generation() {
+  Statement scope = statement(StatementKind::kScope);
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  STEMMA_ASSIGN_OR_RETURN(scope.body, parse_body(kEndGeneration));
+  reader_.take();  // endgeneration
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  return add(std::move(scope));
+}
+
+Status StatementParser::parse_parameters(Statement& macro) {
+  STEMMA_RETURN_IF_ERROR(reader_.expect_operator("("));
+  while (!reader_.try_operator(")")) {
+    if (!macro.names.empty()) STEMMA_RETURN_IF_ERROR(reader_.expect_operator(","));
+    STEMMA_ASSIGN_OR_RETURN(const std::string_view name, reader_.expect_name("a parameter"));
+    const bool is_new =
+        std::find(macro.names.begin(), macro.names.end(), name) == macro.names.end();
+    if (is_constant_name(name) || !is_new) {
+      return reader_.syntax_error("a name of its own before this");
+    }
+    if (macro.names.size() == kParametersMax) return reader_.unsupported("so many parameters");
+    macro.names.push_back(name);
+    if (reader_.try_operator("=")) {
+      STEMMA_ASSIGN_OR_RETURN(const ExpressionId value, expressions_.parse());
+      macro.defaults.push_back(value);
+    } else if (!macro.defaults.empty()) {
+      return reader_.syntax_error("a default, as the parameter before has one,");
+    }
+  }
+  return {};
+}
+
+Status StatementParser::parse_macro_body(Statement& macro, Names ends) {
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  const int loops_around = std::exchange(loops_, 0);
+  const bool in_macro = expressions_.set_in_macro(true);
+  const bool named_caller = expressions_.set_names_caller(false);
+  STEMMA_ASSIGN_OR_RETURN(macro.body, parse_body(ends));
+  expressions_.set_in_macro(in_macro);
+  macro.names_caller = expressions_.set_names_caller(named_caller);
+  if (macro.names_caller) expressions_.set_names_caller(true);
+  loops_ = loops_around;
+  reader_.take();  // the end
+  return expect_statement_end();
 }
 
 Result<StatementId> StatementParser::parse_loop_control(StatementKind kind) {

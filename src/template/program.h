@@ -89,6 +89,9 @@ enum class StatementKind : std::uint8_t {
   kSet,           // names, value
   kSetAttribute,  // names: namespace, attribute; value
   kSetText,       // names: one; body: what is rendered into it
+  kScope,         // body
+  kMacro,         // text: its name; names: parameters; defaults: of the last of them; body
+  kCallWith,      // as kMacro, of what the called macro calls caller; value: the call
   kBreak,
   kContinue,
 };
@@ -101,10 +104,12 @@ struct Branch {
 struct Statement {
   StatementKind kind = StatementKind::kText;
   std::int32_t line = 0;
+  bool names_caller = false;  // of a macro: whether a block may call it
   std::string_view text;
   std::vector<std::string_view> names;
   ExpressionId value;
   ExpressionId filter;
+  std::vector<ExpressionId> defaults;
   std::vector<Branch> branches;
   std::vector<StatementId> body;
   std::vector<StatementId> otherwise;

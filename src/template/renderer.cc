@@ -1,6 +1,9 @@
 #include "template/renderer.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "template/lexer.h"
 #include "template/operators.h"
@@ -14,12 +17,20 @@ Result<std::string> Renderer::run() {
 }
 
 Result<Renderer::Flow> Renderer::body(std::span<const StatementId> statements) {
+  const Arena::Level level(arena_);
   for (const StatementId id : statements) {
     arena_.charge_steps(1);
     STEMMA_ASSIGN_OR_RETURN(const Flow flow, statement(program_.at(id)));
     if (flow != Flow::kNext) return flow;
   }
   return Flow::kNext;
+}
+
+Result<Renderer::Flow> Renderer::scope(std::span<const StatementId> statements) {
+  scopes_.open();
+  STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(statements));
+  scopes_.close();
+  return flow;
 }
 
 Result<Renderer::Flow> Renderer::statement(const Statement& node) {
@@ -40,6 +51,14 @@ Result<Renderer::Flow> Renderer::statement(const Statement& node) {
     case StatementKind::kSetText:
       status = set_text(node);
       break;
+    case StatementKind::kMacro:
+      scopes_.set(node.text, macro_here(node));
+      break;
+    case StatementKind::kCallWith:
+      status = call_with(node);
+      break;
+    case StatementKind::kScope:
+      return scope(node.body);
     case StatementKind::kIf:
       return branches(node);
     case StatementKind::kFor:
@@ -66,8 +85,8 @@ Result<Renderer::Flow> Renderer::branches(const Statement& node) {
 
 Result<Renderer::Flow> Renderer::loop(const Statement& node) {
   STEMMA_ASSIGN_OR_RETURN(const auto items, loop_items(node));
-  if (items.empty()) return body(node.otherwise);
-  return iterate(node, items);
+  STEMMA_ASSIGN_OR_RETURN(const bool completed, iterate(node, items));
+  return completed ? Flow::kNext : scope(node.otherwise);
 }
 
 Result<std::span<const Value>> Renderer::loop_items(const Statement& node) {
@@ -86,7 +105,8 @@ Result<std::span<const Value>> Renderer::loop_items(const Statement& node) {
   return std::span<const Value>(arena_.sequence(Kind::kLazy, std::move(kept)).list().items);
 }
 
-Result<Renderer::Flow> Renderer::iterate(const Statement& node, std::span<const Value> items) {
+Result<bool> Renderer::iterate(const Statement& node, std::span<const Value> items) {
+  bool completed = false;
   Loop* state = arena_.loop(items);
   for (state->position = 0; state->position < items.size(); ++state->position) {
     arena_.charge_steps(1);
@@ -96,12 +116,13 @@ Result<Renderer::Flow> Renderer::iterate(const Statement& node, std::span<const 
     STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(node.body));
     scopes_.close();
     if (flow == Flow::kBreak) break;
+    completed = completed || flow == Flow::kNext;
     if (!arena_.exceeded().empty()) {
       return source_error(ErrorCode::kTooLarge, program_.file_name, node.line,
                           "rendering exceeds its limit of " + std::string(arena_.exceeded()));
     }
   }
-  return Flow::kNext;
+  return completed;
 }
 
 Status Renderer::output(const Statement& node) {
@@ -145,6 +166,62 @@ Status Renderer::set_text(const Statement& node) {
   const Value text = arena_.text(output_.substr(begin));
   output_.resize(begin);
   return bind(node, text);
+}
+
+Value Renderer::macro_here(const Statement& node) {
+  return Value::macro(arena_.macro({node, scopes_.place()}));
+}
+
+Status Renderer::call_with(const Statement& node) {
+  STEMMA_ASSIGN_OR_RETURN(const Value value,
+                          evaluator_.evaluate_call(node.value, macro_here(node)));
+  Result<Value> text = to_text(arena_, value);
+  if (!text.ok()) return error(node, text.error());
+  return write(node, text->text());
+}
+
+Result<Value> Renderer::call_macro(const Macro& macro, const Arguments& arguments) {
+  const std::size_t begin = output_.size();
+  scopes_.open_at(macro.place);
+  STEMMA_RETURN_IF_ERROR(bind_arguments(macro.statement, arguments));
+  STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(macro.statement.body));
+  STEMMA_CHECK(flow == Flow::kNext, "the parser lets no break stand outside a loop");
+  scopes_.close_at();
+  const Value text = arena_.text(output_.substr(begin));
+  output_.resize(begin);
+  return text;
+}
+
+Status Renderer::bind_arguments(const Statement& macro, const Arguments& arguments) {
+  const auto& names = macro.names;
+  if (arguments.positional.size() > names.size()) {
+    return type_error("at most " + std::to_string(names.size()) + " arguments are taken");
+  }
+  Value caller = Value::undefined("caller");
+  std::vector<std::optional<Value>> values(arguments.positional.begin(),
+                                           arguments.positional.end());
+  values.resize(names.size());
+  for (const NamedValue& argument : arguments.named) {
+    const auto at = static_cast<std::size_t>(std::find(names.begin(), names.end(), argument.name) -
+                                             names.begin());
+    if (at < names.size() && !values[at].has_value()) {
+      values[at] = argument.value;
+    } else if (argument.name == "caller" && macro.names_caller) {
+      caller = argument.value;
+    } else {
+      return type_error("there is no argument '" + std::string(argument.name) + "' to be given");
+    }
+  }
+  scopes_.set("caller", caller);
+  const std::size_t required = names.size() - macro.defaults.size();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    Value value = values[i].value_or(Value::undefined(names[i]));
+    if (!values[i].has_value() && i >= required) {
+      STEMMA_ASSIGN_OR_RETURN(value, evaluator_.evaluate(macro.defaults[i - required]));
+    }
+    scopes_.set(names[i], value);
+  }
+  return {};
 }
 
 Status Renderer::bind(const Statement& node, const Value& value) {

@@ -16,13 +16,13 @@
 namespace stemma::jinja {
 
 // All parameters are kept by reference and outlive the renderer.
-class Renderer {
+class Renderer final : private MacroRenderer {
  public:
   Renderer(const Program& program, Arena& arena, Scopes& scopes, const DateFunction& date)
       : program_(program),
         arena_(arena),
         scopes_(scopes),
-        evaluator_(program, arena, scopes, date) {}
+        evaluator_(program, arena, scopes, date, *this) {}
 
   // The text of the whole template.
   Result<std::string> run();
@@ -32,15 +32,23 @@ class Renderer {
   enum class Flow : std::uint8_t { kNext, kBreak, kContinue };
 
   Result<Flow> body(std::span<const StatementId> statements);
+  // The same in a scope of its own.
+  Result<Flow> scope(std::span<const StatementId> statements);
   Result<Flow> statement(const Statement& node);
   Result<Flow> branches(const Statement& node);
   Result<Flow> loop(const Statement& node);
   Result<std::span<const Value>> loop_items(const Statement& node);
-  Result<Flow> iterate(const Statement& node, std::span<const Value> items);
+  // Whether an iteration came to its end.
+  Result<bool> iterate(const Statement& node, std::span<const Value> items);
   Status output(const Statement& node);
   Status set(const Statement& node);
   Status set_attribute(const Statement& node);
   Status set_text(const Statement& node);
+  Status call_with(const Statement& node);
+  Result<Value> call_macro(const Macro& macro, const Arguments& arguments) override;
+  // The arguments of a call, in the macro's own scope.
+  Status bind_arguments(const Statement& macro, const Arguments& arguments);
+  Value macro_here(const Statement& node);
   // Binds one name, or several names to as many items.
   Status bind(const Statement& node, const Value& value);
   Status write(const Statement& node, std::string_view text);

@@ -30,6 +30,8 @@ std::string_view kind_name(Kind kind) {
       return "loop";
     case Kind::kFunction:
       return "function";
+    case Kind::kMacro:
+      return "macro";
   }
   return "value";
 }

@@ -8,6 +8,7 @@
 // Not here:   arithmetic, comparison and subscripts (operators.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -32,6 +33,7 @@ enum class Kind : std::uint8_t {
   kNamespace,
   kLoop,
   kFunction,
+  kMacro,
 };
 
 // The functions that a template finds among its globals.
@@ -41,6 +43,7 @@ struct List;
 struct Mapping;
 struct Namespace;
 struct Loop;
+struct Macro;
 
 class Value {
  public:
@@ -84,6 +87,11 @@ class Value {
     result.loop_ = loop;
     return result;
   }
+  static Value macro(const Macro* macro) {
+    Value result(Kind::kMacro, {});
+    result.macro_ = macro;
+    return result;
+  }
   static Value function(Function function) {
     return Value(Kind::kFunction, {}).with_integer(static_cast<std::int64_t>(function));
   }
@@ -123,6 +131,10 @@ class Value {
     STEMMA_DCHECK(is(Kind::kLoop), "a loop");
     return *loop_;
   }
+  const Macro& macro() const {
+    STEMMA_DCHECK(is(Kind::kMacro), "a macro");
+    return *macro_;
+  }
   Function function() const {
     STEMMA_DCHECK(is(Kind::kFunction), "a function");
     return static_cast<Function>(integer_);
@@ -145,6 +157,7 @@ class Value {
     const Mapping* mapping_;
     Namespace* namespace_;
     const Loop* loop_;
+    const Macro* macro_;
   };
 };
 
@@ -182,6 +195,22 @@ struct Namespace {
 struct Loop {
   std::span<const Value> items;
   std::size_t position = 0;
+};
+
+// Where in a template something stands: how many scopes are open there, and gaps between them
+// (scopes.h).
+struct Place {
+  std::size_t scopes = 0;
+  std::size_t gaps = 0;
+};
+
+struct Statement;
+
+// A part of the template that is rendered where it is called, and sees what is seen where it
+// stands.
+struct Macro {
+  const Statement& statement;
+  Place place;
 };
 
 // Python's name of the kind, for errors: "str", "list", "undefined".
