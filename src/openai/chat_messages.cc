@@ -60,7 +60,8 @@ void read_content(FieldReader& fields, bool may_miss, std::optional<ApiError>& f
   }
 }
 
-// Arguments come as a text of JSON. An empty one is that of a call without arguments.
+// Arguments come as a text of JSON, whatever repeats in it: what answers pass on may come back. An
+// empty one is that of a call without arguments.
 void give_arguments(const MessageForm& form, TemplateJson& arguments) {
   if (arguments == "") arguments = "{}";
   if (form.arguments_are_text) {
@@ -68,9 +69,9 @@ void give_arguments(const MessageForm& form, TemplateJson& arguments) {
     return;
   }
   if (!arguments.is_string()) return;
-  const JsonLimits limits = {.depth_max = 64, .fields_max = 512};
-  Result<TemplateJson> parsed =
-      parse_ordered_json(arguments.get_ref<const std::string&>(), "arguments", limits);
+  const auto& text = arguments.get_ref<const std::string&>();
+  const JsonLimits limits = {.text_bytes_max = text.size(), .depth_max = 64, .names_repeat = true};
+  Result<TemplateJson> parsed = parse_ordered_json(text, "arguments", limits);
   if (parsed.ok() && parsed->is_object()) arguments = std::move(parsed).value();
 }
 

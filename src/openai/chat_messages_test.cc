@@ -104,6 +104,20 @@ const char* const kCalls = R"([
     {"role":"assistant","content":"","tool_calls":[
       {"id":"3","type":"function","function":{"name":"h","arguments":{"x":1}}}]}])";
 
+// As answers give them out: with a name that repeats, with many names, or long.
+TEST(ChatMessages, ArgumentsThatPythonReadsAreAnObject) {
+  const auto arguments_of = [](const std::string& text) {
+    const TemplateJson call = {{"id", "1"}, {"function", {{"name", "f"}, {"arguments", text}}}};
+    const TemplateJson message = {{"role", "assistant"}, {"tool_calls", {call}}};
+    return read(TemplateJson({message}).dump().c_str())[0]["tool_calls"][0]["function"]["arguments"];
+  };
+  EXPECT_EQ(arguments_of(R"({"a": 1, "b": 2, "a": 3})").dump(), R"({"a":3,"b":2})");
+  EXPECT_EQ(arguments_of(R"({"a": ")" + std::string(2'000'000, 'x') + "\"}")["a"].size(), 1U);
+  std::string many = "{\"n\": 0";
+  for (int i = 0; i < 2'000; ++i) many += ", \"" + std::to_string(i) + "\": 0";
+  EXPECT_EQ(arguments_of(many + "}").size(), 2'001U);
+}
+
 TEST(ChatMessages, ArgumentsStayTextWhereTemplatesJoinThemToOne) {
   const TemplateJson messages = read(kCalls, {.arguments_are_text = true});
   EXPECT_EQ(messages[0]["tool_calls"][0]["function"]["arguments"], "{\"x\": 1}");
