@@ -224,6 +224,32 @@ TEST(CodedConfigTest, SoIsWhatStoresWholeNumbersInAnotherWay) {
   expect_refused(cases);
 }
 
+// GPTQModel writes either name or both, AutoAWQ `version`; in letters of any size.
+TEST(CodedConfigTest, TheFormOfFourBitsHasSeveralNamesWhichMustAgree) {
+  const auto gptq = [](const std::string& more) {
+    return R"({"quant_method":"gptq","bits":4,"group_size":128,)" + more + "}";
+  };
+  const auto awq = [](const std::string& more) {
+    return R"({"quant_method":"awq","bits":4,"group_size":128,)" + more + "}";
+  };
+  const CodedConfig second = Int4Config{Int4Config::Layout::kGptq, 128};
+  EXPECT_EQ(parse(gptq(R"("format":"gptq_v2")")), second);
+  EXPECT_EQ(parse(gptq(R"("format":"GPTQ_V2","checkpoint_format":null)")), second);
+  EXPECT_EQ(parse(gptq(R"("format":"gptq_v2","checkpoint_format":"gptq_v2")")), second);
+  EXPECT_EQ(parse(awq(R"("format":"gemm","checkpoint_format":"gemm")")),
+            CodedConfig(Int4Config{Int4Config::Layout::kAwq, 128}));
+  expect_refused({
+      {gptq(R"("format":"gptq_v2","checkpoint_format":"gptq")"),
+       "quantization_config.format: is another than checkpoint_format"},
+      {gptq(R"("format":"marlin")"),
+       "quantization_config.format: 'marlin' is not supported; known are gptq gptq_v2"},
+      {awq(R"("format":"gemv_fast")"),
+       "quantization_config.format: 'gemv_fast' is not supported; known are gemm"},
+      {awq(R"("version":"gemm","format":"gemv")"),
+       "quantization_config.format: is another than version"},
+  });
+}
+
 TEST(CodedConfigTest, GroupsOfTwoKindsAreRefused) {
   const auto config =
       parse_config(config_text(R"({"quant_method":"compressed-tensors","format":"float-quantized",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,31 @@ std::int64_t read_group_inputs(JsonFields& fields, std::string_view name) {
   const std::int64_t inputs = fields.integer(name, {-1, kGroupInputsMax}, std::nullopt);
   if (inputs == 0) fields.fail(ErrorCode::kInvalidArgument, name, "must be -1 or above 0");
   return std::max<std::int64_t>(inputs, 0);
+}
+
+struct NamedText {
+  std::string_view name;
+  std::string text;
+};
+
+// What tools and their versions write under one or more of `names`, which must agree; in small
+// letters, as the tools compare it.
+NamedText read_agreed(JsonFields& section, std::initializer_list<std::string_view> names,
+                      std::string_view usual) {
+  std::optional<NamedText> found;
+  for (const std::string_view name : names) {
+    if (section.find_or_null(name) == nullptr) continue;
+    std::string text = section.text(name, std::nullopt);
+    std::ranges::transform(text, text.begin(), [](char c) {
+      return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    });
+    if (!found.has_value()) found = NamedText{name, text};
+    if (found->text != text) {
+      section.fail(ErrorCode::kInvalidArgument, name,
+                   "is another than " + std::string(found->name));
+    }
+  }
+  return found.value_or(NamedText{*names.begin(), std::string(usual)});
 }
 
 // GPTQModel's modules that are stored otherwise; those that it leaves out are found as they are.
@@ -43,9 +69,9 @@ Int4Config read_gptq(JsonFields& section) {
   int4.layout = Int4Config::Layout::kGptq;
   expect_bits(section, "bits", 4);
   int4.group_inputs = read_group_inputs(section, "group_size");
-  const std::string format = section.text("checkpoint_format", "gptq");
+  const auto [name, format] = read_agreed(section, {"checkpoint_format", "format"}, "gptq");
   if (format != "gptq" && format != "gptq_v2") {
-    refuse_value(section, "checkpoint_format", format, "are gptq gptq_v2");
+    refuse_value(section, name, format, "are gptq gptq_v2");
   }
   int4.zeros_less_one = format == "gptq";
   int4.is_symmetric = section.boolean("sym", false);
@@ -62,11 +88,9 @@ Int4Config read_awq(JsonFields& section) {
   expect_bits(section, section.has("w_bit") ? "w_bit" : "bits", 4);
   int4.group_inputs =
       read_group_inputs(section, section.has("q_group_size") ? "q_group_size" : "group_size");
-  std::string version = section.text("version", "gemm");
-  std::ranges::transform(version, version.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  if (version != "gemm") refuse_value(section, "version", version, "are gemm");
+  const auto [name, format] =
+      read_agreed(section, {"version", "format", "checkpoint_format"}, "gemm");
+  if (format != "gemm") refuse_value(section, name, format, "are gemm");
   if (!section.boolean("zero_point", true)) {
     section.fail(ErrorCode::kUnsupported, "zero_point", "only true is supported");
   }
