@@ -230,6 +230,26 @@ TEST(Config, QwenWindowsBeginAtALayerWhereTheyAreSwitchedOn) {
   EXPECT_EQ(config.windowed_pool_shape().layers, 1);
 }
 
+TEST(Config, Qwen3MoeHasItsWindowInAllLayersWhereItIsSwitchedOn) {
+  const auto text = [](const std::string& more) {
+    return config_text("Qwen3MoeForCausalLM", R"(,"num_experts":4,"num_experts_per_tok":2,
+        "moe_intermediate_size":96,"sliding_window":8,)" +
+                                                  more);
+  };
+  const std::string on = R"("use_sliding_window":true)";
+  const WindowConfig all = {.tokens = 8, .layers = {true, true}};
+  EXPECT_EQ(parse(text(on)).windows, all);
+  EXPECT_EQ(parse(text(on + R"(,"max_window_layers":1)")).windows, all) << "Qwen2's and Qwen3's";
+  EXPECT_EQ(parse(text(on + R"(,"layer_types":["sliding_attention","sliding_attention"])")).windows,
+            all);
+  EXPECT_THAT(error_of(text(on + R"(,"layer_types":["full_attention","sliding_attention"])")),
+              testing::HasSubstr("layer_types: only sliding_attention"));
+  EXPECT_THAT(error_of(text(on + R"(,"layer_types":["full_attention","full_attention"])")),
+              testing::HasSubstr("layer_types: only sliding_attention"));
+  EXPECT_EQ(parse(text(R"("layer_types":["full_attention","full_attention"])")).windows,
+            WindowConfig());
+}
+
 TEST(Config, MistralLooksBackOverItsWindowInEveryLayerOrHasNone) {
   const ModelConfig config =
       parse(config_text("MistralForCausalLM", R"(,"sliding_window":4096,"head_dim":64)"));

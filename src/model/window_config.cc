@@ -47,7 +47,9 @@ std::vector<bool> usual_layers(JsonFields& fields, ModelFamily family, std::int6
   if (family == ModelFamily::kGemma3) {
     period = fields.integer("sliding_window_pattern", {1, kLayerRange.max}, 6);
   }
-  if (is_qwen(family)) first = fields.integer("max_window_layers", kLayerRange, 28);
+  if (is_qwen(family) && family != ModelFamily::kQwen3Moe) {
+    first = fields.integer("max_window_layers", kLayerRange, 28);
+  }
   for (std::int64_t i = 0; i < layers; ++i) {
     const bool full = i < first || (period > 0 && (i + 1) % period == 0);
     windowed[static_cast<std::size_t>(i)] = !full;
@@ -91,6 +93,10 @@ WindowConfig read_windows(JsonFields& fields, ModelFamily family, std::int64_t l
     windows.layers = listed_layers(fields, *types, layers);
   } else if (windowed) {
     windows.layers = usual_layers(fields, family, layers);
+  }
+  if (windowed && family == ModelFamily::kQwen3Moe && windows.count() < layers) {
+    fields.fail(ErrorCode::kUnsupported, "layer_types",
+                "only sliding_attention is supported where a window is on: all layers have it");
   }
   if (windows.count() == 0) return {};
   if (!knows_windows(family) || !windowed) {

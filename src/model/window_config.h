@@ -2,8 +2,8 @@
 // it.
 //
 // Mistral: all layers, where there is a window at all. Gemma-2: every other one; Gemma-3: all but
-// every sixth. Qwen: those from max_window_layers on, where the switch is set. Newer files of any
-// of them list the layers.
+// every sixth. Qwen, where the switch is set: those from max_window_layers on, of a mixture of
+// experts all. Newer files of any of them list the layers.
 //
 // Thread:     values and pure functions.
 // Memory:     one bit a layer.
