@@ -157,13 +157,14 @@ void read_gemma(JsonFields& fields, ModelConfig& config) {
   config.activation = Activation::kGeluTanh;
   config.norms_add_one = config.branch_norms = config.scaled_embeddings = true;
   config.score_dim = fields.positive("query_pre_attn_scalar", 256.0);
-  // None where the file says null; where it says nothing, Gemma-2 has these.
+  // None where the file says null; where it says nothing, Gemma-2 has these. Gemma-3 normalises
+  // queries and keys instead of capping scores: its classes have the field and do not use it.
   const bool gemma2 = config.family == ModelFamily::kGemma2;
   const auto cap = [&](std::string_view name, double usual) {
     if (!fields.has(name)) return gemma2 ? usual : 0.0;
     return fields.find_or_null(name) == nullptr ? 0.0 : fields.positive(name, std::nullopt);
   };
-  config.score_cap = cap("attn_logit_softcapping", 50.0);
+  if (gemma2) config.score_cap = cap("attn_logit_softcapping", 50.0);
   config.logit_cap = cap("final_logit_softcapping", 30.0);
 }
 

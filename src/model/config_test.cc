@@ -276,10 +276,19 @@ TEST(Config, GemmaCapsAndRopeAreTheFamilysWhereTheFileDoesNotSay) {
   const ModelConfig gemma3 =
       parse(config_text("Gemma3ForCausalLM", R"(,"sliding_window":8,"head_dim":64)"));
   EXPECT_EQ(gemma3.score_cap, 0);
+  EXPECT_EQ(gemma3.logit_cap, 0);
   EXPECT_EQ(gemma3.rope.theta, 1e6);
   EXPECT_EQ(gemma3.windowed_rope->theta, 1e4);
   EXPECT_EQ(error_of(config_text("Gemma3ForCausalLM", R"(,"use_bidirectional_attention":true)")),
             "unsupported: m/config.json: use_bidirectional_attention: only false is supported");
+}
+
+// Hugging Face's Gemma3Attention has the cap of scores in its settings and applies none.
+TEST(Config, Gemma3CapsLogitsWhereTheFileSaysSoAndNeverScores) {
+  const ModelConfig config = parse(config_text("Gemma3ForCausalLM", R"(,"sliding_window":8,
+      "head_dim":64,"attn_logit_softcapping":50.0,"final_logit_softcapping":30.0)"));
+  EXPECT_EQ(config.score_cap, 0);
+  EXPECT_EQ(config.logit_cap, 30);
 }
 
 TEST(Config, Gemma2AlternatesAndCaps) {
@@ -441,6 +450,46 @@ TEST(Config, DeepseekV3) {
   EXPECT_EQ(config.mixture.layers, (std::vector<bool>{false, true}));
   // As newer files leave them out.
   EXPECT_EQ(parse(deepseek_text("DeepseekV3ForCausalLM")).mixture, config.mixture);
+}
+
+// A file without these is one of Hugging Face's classes as they are; null says that there are none.
+TEST(Config, DeepseekV3HasSharedExpertsAndGroupsWhereTheFileDoesNotSay) {
+  const ModelConfig silent = parse(deepseek_text("DeepseekV3ForCausalLM", R"({
+      "n_shared_experts":null,"n_group":null,"topk_group":null})"));
+  EXPECT_EQ(silent.mixture.shared_width, 48) << "one expert";
+  EXPECT_EQ(silent.mixture.groups, 8);
+  EXPECT_EQ(silent.mixture.groups_per_token, 4);
+
+  nlohmann::json object = nlohmann::json::parse(deepseek_text("DeepseekV3ForCausalLM"));
+  for (const char* const name : {"n_shared_experts", "n_group", "topk_group"}) {
+    object[name] = nullptr;
+  }
+  const ModelConfig none = parse(object.dump());
+  EXPECT_EQ(none.mixture.shared_width, 0);
+  EXPECT_EQ(none.mixture.groups, 1);
+  EXPECT_EQ(none.mixture.groups_per_token, 1);
+}
+
+// The published class has no shared experts then, Hugging Face's two.
+TEST(Config, DeepseekV2MustSayItsSharedExpertsAndTheGroupsThatItLooksAt) {
+  const auto text = [](const std::string& method, const std::string& absent) {
+    return deepseek_text("DeepseekV2ForCausalLM",
+                         R"({"topk_method":")" + method + R"(",")" + absent + R"(":null})");
+  };
+  for (const std::string name : {"n_shared_experts", "n_group", "topk_group"}) {
+    EXPECT_THAT(error_of(text("group_limited_greedy", name)),
+                testing::HasSubstr(name + ": missing"));
+  }
+  EXPECT_EQ(parse(text("greedy", "n_group")).mixture.groups, 1);
+}
+
+TEST(Config, TheWeightOfOneExpertAloneIsOneInDeepseekV3AndItsScoreInV2) {
+  const auto normalised = [](const std::string& architecture) {
+    return parse(deepseek_text(architecture, R"({"num_experts_per_tok":1,"norm_topk_prob":true})"))
+        .mixture.normalised;
+  };
+  EXPECT_TRUE(normalised("DeepseekV3ForCausalLM"));
+  EXPECT_FALSE(normalised("DeepseekV2ForCausalLM"));
 }
 
 TEST(Config, WrongDeepseekFieldsAreNamed) {
