@@ -81,12 +81,27 @@ Choice read_choice(JsonFields& fields, DeepseekVersion version) {
   return Choice::kSoftmax;
 }
 
-void read_groups(JsonFields& fields, MixtureConfig& mixture) {
+struct Count {
+  std::string_view name;
+  Range range;
+  std::int64_t none = 0;   // what null says
+  std::int64_t of_v3 = 0;  // where a file of V3 says nothing: as Hugging Face's class has it
+};
+
+// V2's classes disagree about what a file without the field has: it must say.
+std::int64_t read_count(JsonFields& fields, DeepseekVersion version, const Count& count) {
+  if (fields.has(count.name) && fields.find_or_null(count.name) == nullptr) return count.none;
+  const bool v3 = version == DeepseekVersion::kV3;
+  return fields.integer(count.name, count.range, v3 ? std::optional(count.of_v3) : std::nullopt);
+}
+
+void read_groups(JsonFields& fields, DeepseekVersion version, MixtureConfig& mixture) {
   if (mixture.choice == Choice::kSoftmax || !fields.status().ok()) {
     return;
   }
-  mixture.groups = fields.integer("n_group", kExpertsRange, 1);
-  mixture.groups_per_token = fields.integer("topk_group", kExpertsRange, 1);
+  mixture.groups = read_count(fields, version, {"n_group", kExpertsRange, /*none=*/1, /*of_v3=*/8});
+  mixture.groups_per_token =
+      read_count(fields, version, {"topk_group", kExpertsRange, /*none=*/1, /*of_v3=*/4});
   if (mixture.experts % mixture.groups != 0) {
     fields.fail(ErrorCode::kInvalidArgument, "n_group",
                 std::to_string(mixture.groups) + " does not divide n_routed_experts " +
@@ -110,8 +125,10 @@ void read_groups(JsonFields& fields, MixtureConfig& mixture) {
 
 void read_weights_of_experts(JsonFields& fields, DeepseekVersion version, MixtureConfig& mixture) {
   const bool v3 = version == DeepseekVersion::kV3;
-  // One expert's weight is its score, whatever the file says.
-  mixture.normalised = fields.boolean("norm_topk_prob", v3) && mixture.experts_per_token > 1;
+  // The weight of one expert alone is its score in V2, whatever the file says, and 1 in V3: so
+  // Hugging Face's transformers and vLLM.
+  mixture.normalised =
+      fields.boolean("norm_topk_prob", v3) && (v3 || mixture.experts_per_token > 1);
   mixture.scaling = fields.positive("routed_scaling_factor", std::nullopt);
   // V2 either normalises or scales; V3 does both.
   if (!v3 && mixture.normalised) {
@@ -154,9 +171,11 @@ MixtureConfig read_deepseek_mixture(JsonFields& fields, DeepseekVersion version,
                                     std::int64_t layers) {
   MixtureConfig mixture;
   read_experts(fields, "n_routed_experts", layers, mixture);
-  mixture.shared_width = mixture.width * fields.integer("n_shared_experts", kSharedRange, 0);
+  mixture.shared_width =
+      mixture.width *
+      read_count(fields, version, {"n_shared_experts", kSharedRange, /*none=*/0, /*of_v3=*/1});
   mixture.choice = read_choice(fields, version);
-  read_groups(fields, mixture);
+  read_groups(fields, version, mixture);
   read_weights_of_experts(fields, version, mixture);
   const std::int64_t dense = fields.integer("first_k_dense_replace", {0, layers}, std::nullopt);
   const std::int64_t step = fields.integer("moe_layer_freq", kStepRange, 1);
