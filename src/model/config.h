@@ -1,8 +1,10 @@
 // Config: what a model's config.json says, checked, in our terms.
 //
-// Families: Llama 2 and 3.x, Qwen2 and 2.5, Qwen3, dense and of experts, DeepSeek-V2 and V3. What
-// such a file can ask for and this build cannot do (sliding windows, quantised weights, other
-// activations, other RoPE scalings) is refused by name, never ignored.
+// Families: Llama 2 and 3.x, Qwen2 and 2.5, Qwen3, dense and of experts, DeepSeek-V2 and V3,
+// Mistral, Gemma 2 and 3. Windows are read where the family defines them, weights of 8 and 4 bits
+// in the forms of coded_config. What such a file can ask for and this build cannot do (windows of
+// other families, other forms of weights, other activations, other RoPE scalings) is refused by
+// name, never ignored.
 //
 // Thread:     values and pure functions.
 // Memory:     a few hundred bytes.
