@@ -78,12 +78,13 @@ FAMILIES = {
         "scoring_func": "softmax", "topk_method": "group_limited_greedy", "n_group": 4,
         "topk_group": 2, "norm_topk_prob": False, "routed_scaling_factor": 2.0,
         "first_k_dense_replace": 1, "moe_layer_freq": 1},
-    # A rank for q; experts chosen by corrected sigmoids, groups by their two best.
+    # A rank for q; experts chosen by corrected sigmoids, groups by their two best. The norms of
+    # latent attention do not have the file's epsilon.
     "deepseek_v3": {
         "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 64,
         "intermediate_size": 160, "num_attention_heads": 4, "num_key_value_heads": 4,
         "q_lora_rank": 40, "kv_lora_rank": 48, "qk_nope_head_dim": 24, "qk_rope_head_dim": 16,
-        "v_head_dim": 20, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "rope_scaling": None,
+        "v_head_dim": 20, "rms_norm_eps": 1e-3, "rope_theta": 10000.0, "rope_scaling": None,
         "attention_bias": False, "tie_word_embeddings": False, "n_routed_experts": 8,
         "n_shared_experts": 1, "num_experts_per_tok": 3, "moe_intermediate_size": 48,
         "scoring_func": "sigmoid", "topk_method": "noaux_tc", "n_group": 2, "topk_group": 1,

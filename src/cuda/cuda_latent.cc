@@ -97,7 +97,7 @@ Status CudaLatent::write_rows(const CudaLatentWeights& weights, const CudaLatent
                                                .query_rank = latent_.query_rank,
                                                .rank = latent_.rank,
                                                .rope_dim = latent_.rope_dim,
-                                               .epsilon = static_cast<float>(config_.norm_epsilon),
+                                               .epsilon = static_cast<float>(kLatentNormEpsilon),
                                                .target = rows.target,
                                                .slots = rows.slots}));
   return write_queries(weights, rows);

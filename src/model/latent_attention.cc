@@ -11,6 +11,8 @@
 namespace stemma {
 namespace {
 
+constexpr auto kNormEpsilon = static_cast<float>(kLatentNormEpsilon);
+
 // Turns the pairs (x[2 i], x[2 i + 1]), which lie side by side in this family, into `out`, which
 // may be x.
 void turn_pairs(std::span<const float> x, std::span<const float> cosines,
@@ -74,7 +76,6 @@ Result<std::unique_ptr<LatentAttention>> LatentAttention::create(const LatentPar
 LatentAttention::LatentAttention(Key, const LatentParts& parts)
     : config_(parts.config),
       heads_(parts.heads),
-      norm_epsilon_(parts.norm_epsilon),
       rows_max_(parts.rows_max),
       threads_(parts.threads) {
   STEMMA_CHECK(config_.rank > 0, "the model has latent attention");
@@ -98,7 +99,7 @@ void LatentAttention::write_queries(const LatentWeights& weights, const Rows& in
          threads_);
     adapters.add(Projection::kQueryDown, in.read(rows), query_down_.write(rows));
     for_rows(threads_, rows, [&](std::int64_t row) {
-      rms_norm(query_down_.row(row), weights.query_norm, norm_epsilon_, query_down_.row(row));
+      rms_norm(query_down_.row(row), weights.query_norm, kNormEpsilon, query_down_.row(row));
     });
   }
   const bool has_rank = config_.query_rank > 0;
@@ -139,7 +140,7 @@ void LatentAttention::write_keys(const LatentWeights& weights, const Rows& in, s
   for_rows(threads_, rows, [&](std::int64_t row) {
     const std::span<float> latent = keys.row(row).first(rank);
     const std::span<float> turned = keys.row(row).subspan(rank);
-    rms_norm(latent, weights.latent_norm, norm_epsilon_, latent);
+    rms_norm(latent, weights.latent_norm, kNormEpsilon, latent);
     turn_pairs(turned, angles.cosines.row(row), angles.sines.row(row), turned);
   });
 }

@@ -56,7 +56,6 @@ Status split_heads(std::span<const std::byte> matrix, WeightType type, const Lat
 struct LatentParts {
   LatentConfig config;
   std::int64_t heads = 0;
-  float norm_epsilon = 0;
   std::int64_t rows_max = 0;
   ThreadPool& threads;
 };
@@ -93,7 +92,6 @@ class LatentAttention {
 
   LatentConfig config_;
   std::int64_t heads_;
-  float norm_epsilon_;
   std::int64_t rows_max_;
   ThreadPool& threads_;
 

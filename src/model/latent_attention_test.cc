@@ -92,11 +92,8 @@ class Layer {
   };
   Computed compute(std::int64_t first, std::int64_t count, int threads) {
     ThreadPool pool(threads);
-    const auto attention = LatentAttention::create({.config = config,
-                                                    .heads = kHeads,
-                                                    .norm_epsilon = kEpsilon,
-                                                    .rows_max = kRows,
-                                                    .threads = pool});
+    const auto attention = LatentAttention::create(
+        {.config = config, .heads = kHeads, .rows_max = kRows, .threads = pool});
     STEMMA_CHECK(attention.ok(), "the scratch fits");
     Values cosines, sines;
     for (std::int64_t row = first; row < first + count; ++row) {

@@ -29,6 +29,11 @@ struct LatentConfig {
   friend bool operator==(const LatentConfig&, const LatentConfig&) = default;
 };
 
+// What the norms of the latent row and of q's low row add below their root: in DeepSeek's modeling
+// files and in Hugging Face's they are built with their class's own default, whatever the file's
+// rms_norm_eps is, which the other norms have.
+inline constexpr double kLatentNormEpsilon = 1e-6;
+
 // Reads the sizes; what is missing or wrong is remembered in `fields`.
 LatentConfig read_latent(JsonFields& fields);
 

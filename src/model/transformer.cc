@@ -93,7 +93,6 @@ Status Transformer::make_parts() {
   if (config_.latent.rank > 0) {
     STEMMA_ASSIGN_OR_RETURN(latent_, LatentAttention::create({.config = config_.latent,
                                                               .heads = config_.query_heads,
-                                                              .norm_epsilon = norm_epsilon_,
                                                               .rows_max = limits_.rows_max,
                                                               .threads = threads_}));
   }

@@ -167,11 +167,11 @@ class ReferenceModel {
       const Row query =
           latent.query_rank == 0
               ? linear(h, stem + "q_proj")
-              : linear(norm(linear(h, stem + "q_a_proj"), stem + "q_a_layernorm.weight"),
+              : linear(norm(linear(h, stem + "q_a_proj"), stem + "q_a_layernorm.weight", 1e-6),
                        stem + "q_b_proj");
       const Row down = linear(h, stem + "kv_a_proj_with_mqa");
       const Row turned_key = turned_pairs(part(down, latent.rank, latent.rope_dim), position);
-      const Row up = linear(norm(part(down, 0, latent.rank), stem + "kv_a_layernorm.weight"),
+      const Row up = linear(norm(part(down, 0, latent.rank), stem + "kv_a_layernorm.weight", 1e-6),
                             stem + "kv_b_proj");
       Row out;
       for (std::size_t head = 0; head < heads; ++head) {
@@ -376,13 +376,16 @@ class ReferenceModel {
   }
 
   Row norm(const Row& x, const std::string& name) const {
+    return norm(x, name, config_.norm_epsilon);
+  }
+
+  Row norm(const Row& x, const std::string& name, double epsilon) const {
     const Row& weight = tensors_.at(name);
     double squares = 0;
     for (const double value : x) {
       squares += value * value;
     }
-    const double scale =
-        1.0 / std::sqrt(squares / static_cast<double>(x.size()) + config_.norm_epsilon);
+    const double scale = 1.0 / std::sqrt(squares / static_cast<double>(x.size()) + epsilon);
     Row out;
     for (std::size_t i = 0; i < x.size(); ++i) {
       out.push_back(x[i] * scale * (config_.norms_add_one ? 1.0 + weight[i] : weight[i]));

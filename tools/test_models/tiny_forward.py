@@ -94,10 +94,11 @@ class TinyModel:
         if self.config["q_lora_rank"] is None:
             queries = self.linear(h, stem + "q_proj")
         else:
-            low = self.norm(self.linear(h, stem + "q_a_proj"), stem + "q_a_layernorm")
+            low = self.norm(self.linear(h, stem + "q_a_proj"), stem + "q_a_layernorm", 1e-6)
             queries = self.linear(low, stem + "q_b_proj")
         down = self.linear(h, stem + "kv_a_proj_with_mqa")
-        up = self.linear(self.norm(down[:rank], stem + "kv_a_layernorm"), stem + "kv_b_proj")
+        latent = self.norm(down[:rank], stem + "kv_a_layernorm", 1e-6)
+        up = self.linear(latent, stem + "kv_b_proj")
         shared = self.turned_pairs(down[rank:])
         keys, values = self.past[layer]
         keys.append([row[:plain] + shared for row in split(up, plain + wide)])
@@ -159,8 +160,11 @@ class TinyModel:
         return ([x * math.cos(t) - y * math.sin(t) for x, y, t in zip(a, b, angles)]
                 + [y * math.cos(t) + x * math.sin(t) for x, y, t in zip(a, b, angles)])
 
-    def norm(self, x, name):
-        scale = 1.0 / math.sqrt(dot(x, x) / len(x) + self.config["rms_norm_eps"])
+    def norm(self, x, name, epsilon=None):
+        """With the file's epsilon, unless the norm has one of its own."""
+        if epsilon is None:
+            epsilon = self.config["rms_norm_eps"]
+        scale = 1.0 / math.sqrt(dot(x, x) / len(x) + epsilon)
         more = 1.0 if self.gemma else 0.0
         return [v * scale * (more + w) for v, w in zip(x, self.weights[name + ".weight"])]
 
