@@ -238,7 +238,8 @@ Status ServedModel::open_pools(const ServedModelOptions& options) {
 Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full,
                                 KvShape& windowed) {
   KvCacheOptions& kv = engine_options_.kv;
-  kv.window_tokens = runner_->config().windows.tokens;
+  // A window that is longer than any text of this server never moves.
+  kv.window_tokens = std::min(runner_->config().windows.tokens, kv.context_tokens_max);
   if (kv.window_tokens == 0) {
     STEMMA_ASSIGN_OR_RETURN(full.pages, pages_for_bytes(options.kv_bytes, full));
     return {};

@@ -89,6 +89,21 @@ TEST_F(ServedModelTest, TheTokenizersEndTokenEndsAnswers) {
   EXPECT_EQ(ends(), (std::vector<TokenId>{65})) << "no token of the model";
 }
 
+// The tiny model of Mistral's has a window of 40 tokens in every layer.
+TEST_F(ServedModelTest, AWindowBeyondTheContextWantsNoMoreRoomThanTheContext) {
+  ASSERT_TRUE(write_random_model(directory_.path(), {.config = tiny_model_config("mistral")}).ok());
+  options_.engine.kv.context_tokens_max = 20;
+  const auto model = ServedModel::open(options_);
+  ASSERT_TRUE(model.ok()) << to_string(model.error());
+  EXPECT_EQ((*model)->engine_options().kv.window_tokens, 20);
+  const auto page_bytes =
+      static_cast<std::int64_t>((*model)->windowed_pool_or_null()->shape().page_bytes());
+  options_.kv_bytes = 3 * page_bytes;
+  EXPECT_EQ(error(), "none") << "two pages of text, and one that a window begins in";
+  options_.engine.kv.context_tokens_max = 40;
+  EXPECT_THAT(error(), HasSubstr("kv_bytes must hold a page of"));
+}
+
 // Opened by two ranks at once: what each has, or the error that each gets.
 TEST_F(ServedModelTest, TemplatesThatPrintTheDateGetToday) {
   std::ofstream(directory_.path() + "/chat_template.jinja") << "{{ strftime_now('%d %b %Y') }}";
