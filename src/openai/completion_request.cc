@@ -52,8 +52,9 @@ void read_logit_bias(FieldReader& fields, std::int64_t vocab_tokens, SamplingPar
   for (const auto& [name, value] : bias->items()) {
     TokenId token = -1;
     const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), token);
+    // As it is written in one way only: "5" and "05" would be two wishes about one token.
     const bool is_token = wrong == std::errc() && end == name.data() + name.size() && token >= 0 &&
-                          token < vocab_tokens;
+                          token < vocab_tokens && name == std::to_string(token);
     if (!is_token) {
       return fields.fail("logit_bias", fmt::format("\"{}\" is no token of the vocabulary of {}",
                                                    printable(name, 40), vocab_tokens));

@@ -127,6 +127,8 @@ TEST(CompletionRequest, WrongFieldsAreNamed) {
       {R"("stop":"")", "stop"},
       {R"("stop_token_ids":[1,100])", "stop_token_ids[1]"},
       {R"("logit_bias":{"100":1})", "logit_bias"},
+      {R"("logit_bias":{"5":1,"05":2})", "logit_bias"},
+      {R"("logit_bias":{"-0":1})", "logit_bias"},
       {R"("logit_bias":{"1":101})", "logit_bias"},
       {R"("logit_bias":[1])", "logit_bias"},
       {R"("logprobs":1)", "logprobs"},
