@@ -20,6 +20,7 @@ constexpr Range kHeadsRange = {1, 4096};
 constexpr Range kHeadDimRange = {2, 1024};
 constexpr Range kContextRange = {1, 1 << 28};
 constexpr std::size_t kEndTokensMax = 64;
+constexpr int kNone = -1;  // as some files write it instead of a token
 
 struct Architecture {
   std::string_view name;
@@ -239,11 +240,11 @@ void read_dtype(JsonFields& fields, ModelConfig& config) {
 void read_special_tokens(JsonFields& fields, ModelConfig& config, std::string_view file_name) {
   const Range ids = {0, config.vocab_tokens - 1};
   const Json* begin = fields.find_or_null("bos_token_id");
-  if (begin != nullptr && *begin != -1) {  // some files write -1 for "none"
+  if (begin != nullptr && *begin != kNone) {
     config.begin_token = static_cast<TokenId>(fields.integer("bos_token_id", ids, std::nullopt));
   }
   const Json* end = fields.find_or_null("eos_token_id");
-  if (end == nullptr) {
+  if (end == nullptr || *end == kNone) {
     return;
   }
   if (!end->is_array()) {
@@ -256,6 +257,7 @@ void read_special_tokens(JsonFields& fields, ModelConfig& config, std::string_vi
     return;
   }
   for (const Json& id : *end) {
+    if (id == kNone) continue;
     const Json element = {{"eos_token_id", id}};
     JsonFields one(element, file_name);
     config.end_tokens.push_back(

@@ -587,6 +587,15 @@ TEST(Config, WhatChangesNothingIsTaken) {
       << "the family reads the first alone";
 }
 
+TEST(Config, MinusOneIsNoToken) {
+  const ModelConfig none =
+      parse(config_text("LlamaForCausalLM", R"(,"bos_token_id":-1,"eos_token_id":-1)"));
+  EXPECT_FALSE(none.begin_token.has_value());
+  EXPECT_EQ(none.end_tokens, std::vector<TokenId>());
+  EXPECT_EQ(parse(config_text("LlamaForCausalLM", R"(,"eos_token_id":[5,-1])")).end_tokens,
+            std::vector<TokenId>{5});
+}
+
 TEST(Config, WrongFieldsAreNamed) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"(,"num_key_value_heads":3)", "num_key_value_heads: 3 does not divide"},

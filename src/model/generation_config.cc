@@ -1,6 +1,9 @@
 #include "model/generation_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -8,6 +11,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "stemma/log.h"
 
 namespace stemma {
 namespace {
@@ -15,6 +19,37 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kFileBytesMax = std::int64_t{16} << 20;
+
+// What some files write where there is none. Hugging Face's transformers takes it as a token's id
+// that no token has.
+constexpr int kNone = -1;
+
+// What Hugging Face's transformers would do with a text and Stemma does not, and the value beside
+// null and nothing at all that changes none. What only its search by beams reads is not here.
+struct Ignored {
+  const char* name;
+  double neutral = 0;
+};
+constexpr std::array kIgnored = {
+    Ignored{"suppress_tokens"},
+    Ignored{"begin_suppress_tokens"},
+    Ignored{"bad_words_ids"},
+    Ignored{"sequence_bias"},
+    Ignored{"no_repeat_ngram_size"},
+    Ignored{"encoder_repetition_penalty", 1},
+    Ignored{"forced_bos_token_id", kNone},
+    Ignored{"forced_eos_token_id", kNone},
+    Ignored{"min_new_tokens"},
+    Ignored{"min_length"},
+    Ignored{"stop_strings"},
+    Ignored{"exponential_decay_length_penalty"},
+    Ignored{"guidance_scale", 1},
+    Ignored{"typical_p", 1},
+    Ignored{"epsilon_cutoff"},
+    Ignored{"eta_cutoff"},
+    Ignored{"penalty_alpha"},
+    Ignored{"num_beams", 1},
+};
 
 // Reads the fields of one JSON object and keeps the first error, so that a caller asks once, at the
 // end.
@@ -51,17 +86,18 @@ class FieldReader {
 
   void read(const char* field, std::optional<TokenId>& value) {
     const Json* json = find_or_null(field);
-    if (json == nullptr || *json == -1) return;  // some files write −1 for "none"
+    if (json == nullptr || *json == kNone) return;
     value = token(*json);
     if (!value) refuse(field, "must be a token id");
   }
 
-  // One token id or a list of them.
+  // One token id or a list of them, of which any may be kNone.
   void read(const char* field, std::vector<TokenId>& values) {
     const Json* json = find_or_null(field);
     if (json == nullptr) return;
     const Json list = json->is_array() ? *json : Json::array({*json});
     for (const Json& item : list) {
+      if (item == kNone) continue;
       const auto id = token(item);
       if (!id) return refuse(field, "must be a token id or a list of token ids");
       if (std::find(values.begin(), values.end(), *id) == values.end()) values.push_back(*id);
@@ -100,6 +136,16 @@ Result<Json> parse_object(std::string_view text, std::string_view file_name) {
     return Error{ErrorCode::kCorrupt, std::string(file_name) + ": not a JSON object"};
   }
   return json;
+}
+
+std::vector<std::string> ignored_fields(const Json& object) {
+  std::vector<std::string> names;
+  for (const Ignored& field : kIgnored) {
+    const auto found = object.find(field.name);
+    if (found == object.end() || found->empty() || *found == field.neutral) continue;
+    names.emplace_back(field.name);
+  }
+  return names;
 }
 
 // What config.json says where generation_config.json says nothing.
@@ -155,7 +201,13 @@ Result<GenerationConfig> parse_generation_config(std::string_view json,
   reader.read("repetition_penalty", config.repetition_penalty);
   reader.read("max_new_tokens", config.max_new_tokens);
   if (config.top_k == -1) config.top_k = 0;  // some files write -1 for "all"
+  if (config.top_p == 0) config.top_p = kLeastTopP;
+  if (config.max_new_tokens == kNone) config.max_new_tokens.reset();
   STEMMA_RETURN_IF_ERROR(reader.status());
+  if (config.max_new_tokens.value_or(1) < 1) {
+    return Error{ErrorCode::kCorrupt, std::string(file_name) + ": max_new_tokens must be above 0"};
+  }
+  config.ignored = ignored_fields(object);
   // The same ranges that a request's values have. Token biases are not part of the file: any
   // vocabulary will do.
   const Status range = sampling_params(config).validate(/*vocab_tokens=*/1);
@@ -173,6 +225,10 @@ Result<GenerationConfig> load_generation_config(const std::filesystem::path& mod
   GenerationConfig config;
   if (text) {
     STEMMA_ASSIGN_OR_RETURN(config, parse_generation_config(*text, path.string()));
+    if (!config.ignored.empty()) {
+      STEMMA_LOG(kWarning, "model.generation_config.ignored", kv("file", path.string()),
+                 kv("fields", fmt::format("{}", fmt::join(config.ignored, " "))));
+    }
   }
   STEMMA_RETURN_IF_ERROR(fill_from_model_config(model_dir / "config.json", config));
   return config;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,7 +19,7 @@
 
 namespace stemma {
 
-// The fields of generation_config.json; what the file does not say is absent.
+// The fields of generation_config.json; what the file does not say, or says as -1, is absent.
 struct GenerationConfig {
   std::vector<TokenId>
       eos_token_ids;  // any of them ends an output; empty: only the token limit does
@@ -30,7 +31,9 @@ struct GenerationConfig {
   std::optional<float> top_p;
   std::optional<float> min_p;
   std::optional<float> repetition_penalty;
-  std::optional<std::int64_t> max_new_tokens;
+  std::optional<std::int64_t> max_new_tokens;  // of a chat that names no limit; at least 1
+  // Fields that the file sets and that would make other outputs, but that nothing here obeys.
+  std::vector<std::string> ignored;
 
   bool is_eos(TokenId token) const;
 
@@ -44,7 +47,7 @@ Result<GenerationConfig> parse_generation_config(std::string_view json, std::str
 
 // generation_config.json in `model_dir`, where there is one; eos_token_id and bos_token_id that it
 // does not have come from config.json. Errors name the file and the field. A model without either
-// file has an empty GenerationConfig.
+// file has an empty GenerationConfig. What it ignores is logged once, as a warning.
 Result<GenerationConfig> load_generation_config(const std::filesystem::path& model_dir);
 
 }  // namespace stemma

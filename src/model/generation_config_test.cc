@@ -69,12 +69,48 @@ TEST(GenerationConfig, WithoutDoSampleTheDefaultIsGreedy) {
 
 TEST(GenerationConfig, NullAndMinusOneMeanAbsent) {
   const auto config = parse_generation_config(
-      R"({"eos_token_id": null, "pad_token_id": -1, "temperature": null, "top_k": -1})", "f");
+      R"({"eos_token_id": null, "pad_token_id": -1, "temperature": null, "top_k": -1,
+          "max_new_tokens": -1})",
+      "f");
   ASSERT_TRUE(config.ok()) << to_string(config.error());
   EXPECT_THAT(config->eos_token_ids, IsEmpty());
   EXPECT_FALSE(config->pad_token_id.has_value());
   EXPECT_FALSE(config->temperature.has_value());
+  EXPECT_FALSE(config->max_new_tokens.has_value());
   EXPECT_EQ(config->sampling_defaults().top_k, 0) << "all";
+}
+
+// No token is called so, to Hugging Face's transformers either.
+TEST(GenerationConfig, MinusOneEndsNoText) {
+  const auto ends = [](const std::string& ids) {
+    const auto config = parse_generation_config(R"({"eos_token_id":)" + ids + "}", "f");
+    EXPECT_TRUE(config.ok()) << to_string(config.error());
+    return config.ok() ? config->eos_token_ids : std::vector<TokenId>{-2};
+  };
+  EXPECT_THAT(ends("-1"), IsEmpty());
+  EXPECT_THAT(ends("[2, -1]"), ElementsAre(2));
+}
+
+TEST(GenerationConfig, TopPOfZeroIsTheLikeliestTokenAsInRequests) {
+  const auto config = parse_generation_config(R"({"do_sample": true, "top_p": 0.0})", "f");
+  ASSERT_TRUE(config.ok()) << to_string(config.error());
+  EXPECT_EQ(config->sampling_defaults().top_p, kLeastTopP);
+}
+
+TEST(GenerationConfig, TellsWhichFieldsItIgnores) {
+  const auto ignored = [](const std::string& json) {
+    const auto config = parse_generation_config(json, "f");
+    EXPECT_TRUE(config.ok()) << to_string(config.error());
+    return config.ok() ? config->ignored : std::vector<std::string>();
+  };
+  EXPECT_THAT(ignored(R"({"no_repeat_ngram_size": 3, "suppress_tokens": [1, 2], "top_k": 5,
+                          "num_beams": 4, "_from_model_config": true})"),
+              ElementsAre("suppress_tokens", "no_repeat_ngram_size", "num_beams"));
+  EXPECT_THAT(ignored(R"({"no_repeat_ngram_size": 0, "suppress_tokens": [], "num_beams": 1,
+                          "begin_suppress_tokens": null, "typical_p": 1.0, "min_length": 0,
+                          "forced_eos_token_id": -1, "max_length": 4096})"),
+              IsEmpty())
+      << "what changes nothing";
 }
 
 TEST(GenerationConfig, ErrorsNameFileAndField) {
@@ -82,7 +118,7 @@ TEST(GenerationConfig, ErrorsNameFileAndField) {
   EXPECT_EQ(error_of("[]"), "generation_config.json: not a JSON object");
   EXPECT_EQ(error_of(R"({"eos_token_id": "</s>"})"),
             "generation_config.json: eos_token_id must be a token id or a list of token ids");
-  EXPECT_EQ(error_of(R"({"eos_token_id": [2, -1]})"),
+  EXPECT_EQ(error_of(R"({"eos_token_id": [2, -2]})"),
             "generation_config.json: eos_token_id must be a token id or a list of token ids");
   EXPECT_EQ(error_of(R"({"bos_token_id": 1.5})"),
             "generation_config.json: bos_token_id must be a token id");
@@ -96,6 +132,7 @@ TEST(GenerationConfig, ErrorsNameFileAndField) {
   EXPECT_THAT(error_of(R"({"top_p": 1.5})"),
               HasSubstr("generation_config.json: top_p must be above 0"));
   EXPECT_THAT(error_of(R"({"temperature": 1e300})"), HasSubstr("temperature must be a number"));
+  EXPECT_THAT(error_of(R"({"max_new_tokens": 0})"), HasSubstr("max_new_tokens must be above 0"));
 }
 
 TEST_F(GenerationConfigFiles, AbsentFilesGiveAnEmptyConfig) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "model/json_text.h"
+#include "model/sampler.h"
 #include "model/stop_strings.h"
 #include "openai/field_reader.h"
 
@@ -71,7 +72,6 @@ void read_sampling(FieldReader& fields, const RequestRules& rules, std::optional
                    SamplingParams& sampling) {
   sampling = rules.defaults;
   sampling.temperature = as_float(fields.number("temperature", {0, 2}), sampling.temperature);
-  constexpr float kLeastTopP = 1e-6F;  // 0 asks for the likeliest token, and so does this
   sampling.top_p = std::max(as_float(fields.number("top_p", {0, 1}), sampling.top_p), kLeastTopP);
   sampling.min_p = as_float(fields.number("min_p", {0, 1}), sampling.min_p);
   const auto top_k = fields.integer("top_k", {-1, kTokensMax});

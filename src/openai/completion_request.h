@@ -71,7 +71,8 @@ struct CompletionRequest {
   bool echo = false;
 
   std::int64_t copies = 1;  // n
-  // Absent: 16 for a completion, all there is for a chat. 0: the prompt alone is wanted (echo).
+  // Absent: 16 for a completion; for a chat the model's max_new_tokens, or all there is. 0: the
+  // prompt alone is wanted (echo).
   std::optional<std::int64_t> max_tokens;
   std::int64_t min_tokens = 0;  // before which nothing but max_tokens ends an answer
   // truncate_prompt_tokens: so many of the prompt's last tokens; kPromptThatFits: as many as leave

@@ -58,6 +58,14 @@ ApiError form_error(const CompletionRequest& request, const std::string& detail)
   return error;
 }
 
+// Where the request does not say: as the model's files have it, which gives way to what the request
+// does say and to the room that there is.
+std::int64_t usual_max_tokens(const CompletionRequest& request, const GenerationConfig& generation,
+                              std::int64_t room) {
+  if (!generation.max_new_tokens.has_value()) return room;
+  return std::min(std::max(*generation.max_new_tokens, request.min_tokens), room);
+}
+
 ApiError too_long(const CompletionRequest& request, std::string message) {
   ApiError error = field_error(prompt_field(request), std::move(message));
   error.code = "context_length_exceeded";
@@ -298,7 +306,8 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
     return too_long(request, fmt::format("the prompt of {} tokens leaves nothing of {}",
                                          prompt_tokens, context_text()));
   }
-  const std::int64_t wanted = request.max_tokens.value_or(context - prompt_tokens);
+  const std::int64_t wanted = request.max_tokens.value_or(
+      usual_max_tokens(request, model_.generation(), context - prompt_tokens));
   const std::int64_t max_tokens = std::max<std::int64_t>(wanted, 1);  // an engine gives no less
   if (max_tokens > context - prompt_tokens) {
     return too_long(request, fmt::format("the prompt of {} tokens and max_tokens {} exceed {}",

@@ -123,6 +123,27 @@ TEST_F(PreparationTest, EachPromptHasItsOwnConstraint) {
   EXPECT_EQ(std::get<PreparedAnswer>(free).job.prompts[0].spec.constraint.get(), nullptr);
 }
 
+// max_new_tokens of generation_config.json.
+TEST_F(PreparationTest, WhoSaysNoMaxTokensGetsWhatTheModelsFilesSay) {
+  std::ofstream(model_directory_.path() + "/generation_config.json") << R"({"max_new_tokens": 9})";
+  preparation_.reset();
+  open(std::int64_t{1} << 20);
+  const auto given = [&](std::int64_t prompt_tokens, std::int64_t min_tokens,
+                         std::optional<std::int64_t> max_tokens) {
+    CompletionRequest request;
+    request.kind = CompletionKind::kText;
+    request.prompts = {std::vector<TokenId>(static_cast<std::size_t>(prompt_tokens), 7)};
+    request.min_tokens = min_tokens;
+    request.max_tokens = max_tokens;
+    const auto prepared = preparation_->prepare(std::move(request), {});
+    return std::get<PreparedAnswer>(prepared).job.prompts[0].spec.max_tokens;
+  };
+  EXPECT_EQ(given(10, 0, std::nullopt), 9);
+  EXPECT_EQ(given(10, 0, 40), 40) << "the request says more";
+  EXPECT_EQ(given(10, 12, std::nullopt), 12) << "and here at least";
+  EXPECT_EQ(given(250, 0, std::nullopt), 6) << "there is no more room";
+}
+
 TEST_F(PreparationTest, AFormThatCannotBeKeptToIsAFaultOfItsField) {
   using Fault = std::pair<std::string, std::string>;
   const auto fault = [&](const std::string& fields) -> Fault {
