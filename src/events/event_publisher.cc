@@ -38,9 +38,17 @@ Status check(const EventPublisherOptions& options) {
   STEMMA_RETURN_IF_ERROR(at_least_one("replay_batches_max", options.replay_batches_max));
   STEMMA_RETURN_IF_ERROR(at_least_one("replay_bytes_max", options.replay_bytes_max));
   STEMMA_RETURN_IF_ERROR(at_least_one("queued_batches_max", options.queued_batches_max));
+  STEMMA_RETURN_IF_ERROR(at_least_one("queued_bytes_max", options.queued_bytes_max));
   if (options.batch_bytes_max >= 1 << 10 && options.batch_bytes_max <= 1 << 22) return {};
   return Error{ErrorCode::kInvalidArgument, "batch_bytes_max must be from 1024 to 4194304 (got " +
                                                 std::to_string(options.batch_bytes_max) + ")"};
+}
+
+// Of one subscriber. Steps are mostly short: who pauses for some of them loses none.
+int queue_length(const EventPublisherOptions& options) {
+  constexpr std::int64_t kAnyway = 256;
+  const std::int64_t fit = std::max(options.queued_bytes_max / options.batch_bytes_max, kAnyway);
+  return static_cast<int>(std::min<std::int64_t>(fit, options.queued_batches_max));
 }
 
 class EventDescriptor {
@@ -107,7 +115,7 @@ Result<std::unique_ptr<EventPublisher>> EventPublisher::open(const EventPublishe
   if (sockets->work.descriptor() < 0) return Error{ErrorCode::kIo, "events: no descriptor is left"};
   STEMMA_RETURN_IF_ERROR(zmq_call("cannot make a socket", [&] {
     sockets->publish = zmq::socket_t(sockets->context, zmq::socket_type::pub);
-    sockets->publish.set(zmq::sockopt::sndhwm, options.queued_batches_max);
+    sockets->publish.set(zmq::sockopt::sndhwm, queue_length(options));
     if (options.replay_endpoint.empty()) return;
     sockets->replay = zmq::socket_t(sockets->context, zmq::socket_type::router);
     // A whole replay fits, with its end; who asks again before it has read loses some of it.

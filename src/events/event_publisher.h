@@ -53,8 +53,11 @@ struct EventPublisherOptions {
   // Batches kept for replay, at most so many and of so many bytes. >= 1.
   std::int64_t replay_batches_max = 10'000;
   std::int64_t replay_bytes_max = std::int64_t{256} << 20;
-  // Batches that wait for one subscriber, at most; it loses what comes then. >= 1.
+  // Batches that wait for one subscriber, at most; it loses what comes then, and finds it in the
+  // replay. The library counts batches: of so many bytes there are as many as fit however long they
+  // are, but 256 where batch_bytes_max leaves fewer. Both >= 1.
   int queued_batches_max = 100'000;
+  std::int64_t queued_bytes_max = std::int64_t{128} << 20;
   // A batch is cut after about so many bytes. From 1 KiB to 4 MiB.
   std::int64_t batch_bytes_max = std::int64_t{1} << 18;
   // Everything is said anew for subscribers that lack what is not kept, but not more often.

@@ -194,6 +194,48 @@ TEST(EventPublisher, AFollowerThatDoesNotReadHoldsNobodyUp) {
   EXPECT_GT(p.stream->counters().replayed, 100);
 }
 
+// The number of the next batch that a subscriber gets, once there is one.
+std::uint64_t next_sequence(Published& p, zmq::socket_t& subscriber) {
+  zmq::message_t topic;
+  zmq::message_t number;
+  zmq::message_t batch;
+  while (!subscriber.recv(topic).has_value()) {
+    p.life.step();
+    p.pump();
+  }
+  EXPECT_TRUE(subscriber.recv(number).has_value() && subscriber.recv(batch).has_value());
+  return try_sequence(number).value();
+}
+
+// However many batches might: it loses some, and reads on behind them.
+TEST(EventPublisher, NoMoreBytesWaitForASubscriberThatDoesNotReadThanMay) {
+  const TempDirectory directory;
+  EventPublisherOptions options;
+  options.endpoint = "ipc://" + directory.file("events");
+  options.queued_bytes_max = 1 << 20;
+  Published p({.page_size = 512, .pages = 150, .events_pages_max = 4096}, options, 14);
+  zmq::context_t context;
+  zmq::socket_t subscriber(context, zmq::socket_type::sub);
+  subscriber.set(zmq::sockopt::rcvhwm, 1);
+  subscriber.set(zmq::sockopt::rcvtimeo, 1);
+  subscriber.set(zmq::sockopt::subscribe, "");
+  subscriber.connect(p.publisher->endpoint());
+  std::uint64_t last = next_sequence(p, subscriber);
+  for (int i = 0; i < 4000; ++i) {
+    p.life.step();
+    p.pump();
+    if (i % 32 == 0) p.wait_for_publisher();
+  }
+  const auto published = static_cast<std::uint64_t>(p.publisher->published_batches());
+  std::uint64_t lost = 0;
+  while (last + 1 < published) {
+    const std::uint64_t sequence = next_sequence(p, subscriber);
+    lost += sequence - last - 1;
+    last = sequence;
+  }
+  EXPECT_GT(lost, 100u);
+}
+
 TEST(EventPublisher, WhereTheQueueIsFullEverythingIsSaidAnewLater) {
   constexpr std::uint64_t kSeed = 8;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
@@ -320,6 +362,10 @@ TEST(EventPublisher, WrongOptionsAreNamed) {
   options.queue_steps = 0;
   EXPECT_EQ(EventPublisher::open(options, clock).error().detail,
             "queue_steps must be at least 1 (got 0)");
+  options = {};
+  options.queued_bytes_max = 0;
+  EXPECT_EQ(EventPublisher::open(options, clock).error().detail,
+            "queued_bytes_max must be at least 1 (got 0)");
   options = {};
   options.batch_bytes_max = 100;
   EXPECT_EQ(EventPublisher::open(options, clock).error().detail,
