@@ -9,8 +9,9 @@
 //
 // Thread:     as PageStore: lookup, describe, usage and visit_metrics from any thread, one reader,
 //             one writer.                                    Invariants: I8, I9, I10.
-// Memory:     the index, about 200 bytes a page, and the buffers of the files.
-// Cost:       lookup: a hash a key, under a mutex that is never held during I/O.
+// Memory:     the index, about 220 bytes a page, and the buffers of the files.
+// Cost:       lookup: a hash a key, under a mutex that is never held during I/O, nor for longer
+//             than a call's own pages take, those of a slab, or a piece of all.
 // Not here:   the parts: disk_files (operations), disk_index (the log), disk_slabs (slots),
 //             disk_pages (which page goes first); checking frames (disk_check).
 #pragma once
@@ -102,6 +103,10 @@ class DiskPageStore final : public PageStore {
     SlotRef slot;
     bool reusable = true;  // the slot
   };
+  struct RankedPage {
+    DiskPages::Rank rank;
+    IndexedPage page;
+  };
   struct Sought {
     PageRead* read = nullptr;
     std::uint64_t stamp = 0;
@@ -173,6 +178,8 @@ class DiskPageStore final : public PageStore {
   Status append(const IndexCells& cells, std::int64_t deadline_us);
   Status compact(std::int64_t deadline_us);
   Status rewrite(std::int64_t deadline_us);
+  IndexCells describe_all();
+  std::vector<RankedPage> all_pages();
   bool drop_coldest_slab(std::int64_t deadline_us);
   // Counts its pages in `counter`. An error: its file is still there.
   Status drop_slab(std::int32_t number, std::atomic<std::int64_t>& counter,

@@ -72,21 +72,8 @@ Status DiskPageStore::compact(std::int64_t deadline_us) {
 }
 
 Status DiskPageStore::rewrite(std::int64_t deadline_us) {
-  std::vector<IndexedPage> pages;
-  IndexCells descriptions;
-  {
-    const std::lock_guard lock(mutex_);
-    pages.reserve(static_cast<std::size_t>(pages_.pages()));
-    pages_.visit([&](const DiskPages::Page& page) {
-      pages.push_back({page.key, page.owner->digest, page.slot, page.generation, page.stored_at_s});
-    });
-    for (auto& [digest, named] : pages_.namespaces()) {
-      const bool room = std::ssize(descriptions.bytes()) < kDescriptionsBytesMax;
-      named.description_stored = named.pages > 0 && room;
-      if (named.description_stored) descriptions.describe(digest, named.description);
-    }
-    changed_ = false;
-  }
+  const IndexCells descriptions = describe_all();
+  const std::vector<RankedPage> pages = all_pages();
   std::size_t next = 0;
   bool described = false;
   Status done = index_.rewrite(
@@ -94,13 +81,44 @@ Status DiskPageStore::rewrite(std::int64_t deadline_us) {
         if (!described) cells.add(descriptions);
         described = true;
         if (next == pages.size()) return false;
-        cells.put(pages[next++]);
+        cells.put(pages[next++].page);
         return true;
       },
       deadline_us);
   index_bytes_ = index_.file_bytes();
   counters_.rewrites += done.ok() ? 1 : 0;
   return done;
+}
+
+IndexCells DiskPageStore::describe_all() {
+  IndexCells descriptions;
+  const std::lock_guard lock(mutex_);
+  for (auto& [digest, named] : pages_.namespaces()) {
+    const bool room = std::ssize(descriptions.bytes()) < kDescriptionsBytesMax;
+    named.description_stored = named.pages > 0 && room;
+    if (named.description_stored) descriptions.describe(digest, named.description);
+  }
+  changed_ = false;
+  return descriptions;
+}
+
+// Coldest first within each size. Look-ups come in between pieces of it: what they touch meanwhile
+// has its rank from before or from after. A page that a reader drops meanwhile is removed by the
+// next commit, whether it is here or not; none is added without the turn to write.
+std::vector<DiskPageStore::RankedPage> DiskPageStore::all_pages() {
+  std::vector<RankedPage> pages;
+  std::size_t bucket = 0;
+  do {
+    const std::lock_guard lock(mutex_);
+    bucket = pages_.visit_some(bucket, kIndexPiecePages, [&](const DiskPages::Page& page) {
+      pages.push_back(
+          {DiskPages::rank_of(page),
+           {page.key, page.owner->digest, page.slot, page.generation, page.stored_at_s}});
+      return true;
+    });
+  } while (bucket != 0);
+  std::ranges::sort(pages, {}, &RankedPage::rank);
+  return pages;
 }
 
 // Gives a full disk room: the slab of the coldest page goes, unless the call that runs has slots in
@@ -112,12 +130,9 @@ bool DiskPageStore::drop_coldest_slab(std::int64_t deadline_us) {
     for (const auto& [number, slab] : slabs_.slabs()) {
       if (!slabs_of_call_.contains(number)) chosen = number;
     }
-    bool found = false;
-    pages_.visit([&](const DiskPages::Page& page) {
-      if (found || slabs_of_call_.contains(page.slot.slab)) return;
-      found = true;
-      chosen = page.slot.slab;
-    });
+    const DiskPages::Page* const coldest = pages_.find_coldest_or_null(
+        [&](const DiskPages::Page& page) { return !slabs_of_call_.contains(page.slot.slab); });
+    if (coldest != nullptr) chosen = coldest->slot.slab;
   }
   if (chosen < 0) return false;
   ignore_error(drop_slab(chosen, counters_.evicted_pages, deadline_us), "its bytes count on");

@@ -126,9 +126,11 @@ std::size_t DiskPageStore::take_out(std::span<const NamespaceFamily> namespaces,
                                     std::size_t first_bucket, std::int64_t& pages) {
   const std::lock_guard lock(mutex_);
   std::vector<DiskPages::Page*> found;
-  const std::size_t next =
-      pages_.visit_owned(namespaces, first_bucket, kPiecePages,
-                         [&](DiskPages::Page& page) { found.push_back(&page); });
+  const std::size_t next = pages_.visit_some(first_bucket, kPiecePages, [&](DiskPages::Page& page) {
+    const bool owned = is_of_any(page.owner->digest, namespaces);
+    if (owned) found.push_back(&page);
+    return owned;
+  });
   for (DiskPages::Page* const page : found) drop(*page, /*reusable=*/true);
   pages += std::ssize(found);
   counters_.purged_pages += std::ssize(found);

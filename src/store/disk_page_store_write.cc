@@ -179,10 +179,9 @@ bool DiskPageStore::drop_other_slab(std::int64_t slot_bytes, std::int64_t deadli
     const std::lock_guard lock(mutex_);
     if (slabs_.slots() == slabs_.slots_of_size(slot_bytes)) return false;
     const bool has_none = slabs_.slots_of_size(slot_bytes) == 0;
-    const std::set<std::int32_t> in_use = pages_.slabs_in_use();
     for (const auto& [number, slab] : slabs_.slabs()) {
       if (slab.name.slot_bytes == slot_bytes || slabs_of_call_.contains(number)) continue;
-      const bool foreign = !in_use.contains(number);
+      const bool foreign = !pages_.slab_is_in_use(number);
       if (foreign || (has_none && chosen < 0)) chosen = number;
       if (foreign) break;
     }

@@ -1,6 +1,7 @@
 #include "store/disk_pages.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -38,11 +39,12 @@ void DiskPages::insert(const IndexedPage& page, std::int64_t slot_bytes, Warmth 
                 .owner = &owner,
                 .warmth = warmth};
   ++sizes_[slot_bytes].pages;
+  add_to_slab(at->second);
   link(at->second);
 }
 
 void DiskPages::touch(Page& page) {
-  page.owner->current = true;
+  set_current(*page.owner);
   unlink(page);
   page.warmth = Warmth::kUsed;
   link(page);
@@ -50,6 +52,7 @@ void DiskPages::touch(Page& page) {
 
 void DiskPages::erase(Page& page) {
   unlink(page);
+  take_from_slab(page);
   --sizes_[page.slot_bytes].pages;
   Namespace& owner = *page.owner;
   if (--owner.pages == 0 && owner.description.empty()) {
@@ -79,8 +82,13 @@ DiskPages::Page* DiskPages::coldest_or_null(std::int64_t slot_bytes) {
 DiskPages::Namespace& DiskPages::make_current(const NamespaceDigest& digest) {
   Namespace& named = namespaces_[digest];
   named.digest = digest;
-  named.current = true;
+  set_current(named);
   return named;
+}
+
+void DiskPages::set_current(Namespace& named) {
+  if (std::exchange(named.current, true)) return;
+  for (const auto& [slab, pages] : named.pages_of_slab) slabs_.at(slab).current_pages += pages;
 }
 
 DiskPages::Namespace* DiskPages::describe_or_null(const NamespaceDigest& digest,
@@ -95,46 +103,67 @@ DiskPages::Namespace* DiskPages::describe_or_null(const NamespaceDigest& digest,
   return &named;
 }
 
-std::set<std::int32_t> DiskPages::slabs_in_use() const {
-  std::set<std::int32_t> slabs;
-  for (const auto& [key, page] : pages_) {
-    if (page.owner->current) slabs.insert(page.slot.slab);
-  }
-  return slabs;
+bool DiskPages::slab_is_in_use(std::int32_t slab) const {
+  const auto found = slabs_.find(slab);
+  return found != slabs_.end() && found->second.current_pages > 0;
 }
 
 std::vector<DiskPages::Page*> DiskPages::pages_of_slab(std::int32_t slab) {
   std::vector<Page*> found;
-  for (auto& [key, page] : pages_) {
-    if (page.slot.slab == slab) found.push_back(&page);
+  const auto held = slabs_.find(slab);
+  if (held == slabs_.end()) return found;
+  found.reserve(static_cast<std::size_t>(held->second.pages));
+  for (Page* const page : held->second.by_slot) {
+    if (page != nullptr) found.push_back(page);
   }
   return found;
 }
 
 // Many buckets are empty: looking at them costs too, and ends a call as pages do.
-std::size_t DiskPages::visit_owned(std::span<const NamespaceFamily> namespaces,
-                                   std::size_t first_bucket, std::int64_t pages_max,
-                                   FunctionRef<void(Page&)> visitor) {
+std::size_t DiskPages::visit_some(std::size_t first_bucket, std::int64_t pages_max,
+                                  FunctionRef<bool(Page&)> visitor) {
   constexpr std::size_t kBucketsMax = 1 << 16;
   const std::size_t end = std::min(pages_.bucket_count(), first_bucket + kBucketsMax);
   std::int64_t visited = 0;
   std::size_t bucket = first_bucket;
   for (; bucket < end && visited < pages_max; ++bucket) {
     for (auto at = pages_.begin(bucket); at != pages_.end(bucket); ++at) {
-      if (!is_of_any(at->second.owner->digest, namespaces)) continue;
-      visitor(at->second);
-      ++visited;
+      visited += visitor(at->second) ? 1 : 0;
     }
   }
   return bucket == pages_.bucket_count() ? 0 : bucket;
 }
 
-void DiskPages::visit(FunctionRef<void(const Page&)> visitor) const {
+const DiskPages::Page* DiskPages::find_coldest_or_null(FunctionRef<bool(const Page&)> suits) const {
   for (const auto& [slot_bytes, size] : sizes_) {
     for (const Queue& queue : size.queues) {
-      for (const Page* page = queue.coldest; page != nullptr; page = page->warmer) visitor(*page);
+      for (const Page* page = queue.coldest; page != nullptr; page = page->warmer) {
+        if (suits(*page)) return page;
+      }
     }
   }
+  return nullptr;
+}
+
+void DiskPages::add_to_slab(Page& page) {
+  Slab& slab = slabs_[page.slot.slab];
+  const auto slot = static_cast<std::size_t>(page.slot.slot);
+  if (slab.by_slot.size() <= slot) slab.by_slot.resize(slot + 1);
+  STEMMA_CHECK(slab.by_slot[slot] == nullptr, "a slot has one page");
+  slab.by_slot[slot] = &page;
+  ++slab.pages;
+  slab.current_pages += page.owner->current ? 1 : 0;
+  ++page.owner->pages_of_slab[page.slot.slab];
+}
+
+void DiskPages::take_from_slab(const Page& page) {
+  const auto slab = slabs_.find(page.slot.slab);
+  slab->second.by_slot[static_cast<std::size_t>(page.slot.slot)] = nullptr;
+  slab->second.current_pages -= page.owner->current ? 1 : 0;
+  if (--slab->second.pages == 0) slabs_.erase(slab);
+  auto& of_owner = page.owner->pages_of_slab;
+  const auto owned = of_owner.find(page.slot.slab);
+  if (--owned->second == 0) of_owner.erase(owned);
 }
 
 DiskPages::Queue& DiskPages::queue_of(const Page& page) {
@@ -143,6 +172,7 @@ DiskPages::Queue& DiskPages::queue_of(const Page& page) {
 
 void DiskPages::link(Page& page) {
   Queue& queue = queue_of(page);
+  page.linked = links_++;
   page.colder = queue.warmest;
   page.warmer = nullptr;
   (queue.warmest == nullptr ? queue.coldest : queue.warmest->warmer) = &page;

@@ -7,19 +7,20 @@
 // colder than the pages before it, without which it is worth nothing.
 //
 // Thread:     one at a time (the store holds a mutex).
-// Memory:     about 200 bytes a page.
-// Cost:       O(1) an operation; slabs_in_use and pages_of_slab look at every page.
+// Memory:     about 220 bytes a page, 8 a slot, and 50 for each slab that a namespace has pages in.
+// Cost:       O(log slabs) an operation, and the slabs of a namespace when it becomes current;
+//             pages_of_slab: its slots.
 // Not here:   files (disk_slabs, disk_index).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -36,6 +37,7 @@ class DiskPages {
     std::int64_t pages = 0;
     bool current = false;  // named since the store was opened
     bool description_stored = false;
+    std::map<std::int32_t, std::int64_t> pages_of_slab = {};  // of those that have some
   };
 
   // How recently a page was used, coarsely; the order inside each is exact.
@@ -51,9 +53,13 @@ class DiskPages {
     std::uint64_t stamp = 0;  // no two pages of a store's life have the same
     Namespace* owner = nullptr;
     Warmth warmth = Warmth::kUsed;
+    std::uint64_t linked = 0;  // when it came to its place among those of its warmth
     Page* colder = nullptr;
     Page* warmer = nullptr;
   };
+  // The least of a size goes first.
+  using Rank = std::pair<Warmth, std::uint64_t>;
+  static Rank rank_of(const Page& page) { return {page.warmth, page.linked}; }
 
   DiskPages() = default;
   DiskPages(const DiskPages&) = delete;
@@ -78,18 +84,19 @@ class DiskPages {
   const std::map<NamespaceDigest, Namespace>& namespaces() const noexcept { return namespaces_; }
   std::map<NamespaceDigest, Namespace>& namespaces() noexcept { return namespaces_; }
 
-  // The slabs that hold a page of a namespace that is current.
-  std::set<std::int32_t> slabs_in_use() const;
+  // Whether the slab holds a page of a namespace that is current.
+  bool slab_is_in_use(std::int32_t slab) const;
   std::vector<Page*> pages_of_slab(std::int32_t slab);
 
-  // Calls visitor with pages of these namespaces until there were `pages_max` or the end. It goes
-  // through buckets of the map from `first_bucket` on; returns the bucket to go on from, 0 at the
-  // end. Until then nothing may be inserted; visitor must not erase.
-  std::size_t visit_owned(std::span<const NamespaceFamily> namespaces, std::size_t first_bucket,
-                          std::int64_t pages_max, FunctionRef<void(Page&)> visitor);
+  // Calls visitor with pages, in no order, until it has said true of `pages_max` or the end is
+  // reached. It goes through buckets of the map from `first_bucket` on; returns the bucket to go on
+  // from, 0 at the end. Until then nothing may be inserted; visitor must not erase.
+  std::size_t visit_some(std::size_t first_bucket, std::int64_t pages_max,
+                         FunctionRef<bool(Page&)> visitor);
 
-  // Coldest first within each size.
-  void visit(FunctionRef<void(const Page&)> visitor) const;
+  // The coldest of a size, of the smallest that has any, for which `suits` says true; null if there
+  // is none.
+  const Page* find_coldest_or_null(FunctionRef<bool(const Page&)> suits) const;
 
  private:
   struct Queue {
@@ -100,15 +107,25 @@ class DiskPages {
     std::array<Queue, kWarmths> queues;
     std::int64_t pages = 0;
   };
+  struct Slab {
+    std::vector<Page*> by_slot;  // null: no page
+    std::int64_t pages = 0;
+    std::int64_t current_pages = 0;  // of namespaces that are
+  };
 
+  void set_current(Namespace& named);
+  void add_to_slab(Page& page);
+  void take_from_slab(const Page& page);
   Queue& queue_of(const Page& page);
   void link(Page& page);
   void unlink(Page& page);
 
   std::unordered_map<PageKey, Page, PageKeyHash> pages_;
   std::map<std::int64_t, Size> sizes_;  // by slot_bytes
+  std::map<std::int32_t, Slab> slabs_;  // that hold pages
   std::map<NamespaceDigest, Namespace> namespaces_;
   std::uint64_t next_stamp_ = 1;
+  std::uint64_t links_ = 0;
 };
 
 }  // namespace stemma

@@ -29,6 +29,9 @@ constexpr std::int64_t index_bytes_max(std::int64_t slots) noexcept {
   return kIndexBytesFixed - kDescriptionsBytesMax + 2 * kIndexCellBytes * slots;
 }
 
+// Pages that are taken down for the index at once, while a look-up waits: some 0.1 ms.
+inline constexpr std::int64_t kIndexPiecePages = 1024;
+
 // A disk that had no room for a slab is asked again after this time.
 inline constexpr std::int64_t kGrowAgainUs = 60'000'000;
 
