@@ -46,6 +46,27 @@ std::vector<TokenChance> cut_to(std::int64_t likeliest, std::vector<TokenChance>
   return chances;
 }
 
+// A JSON value takes some 0.5 us to make, write and free; text takes as long where it is long.
+constexpr std::int64_t kLongValues = 2000;
+constexpr std::int64_t kTextBytesPerValue = 256;
+// Of a token's text, logprob, bytes or rank, and the object around them.
+constexpr std::int64_t kValuesPerToken = 6;
+
+std::int64_t values_of_text(std::string_view text) {
+  return std::ssize(text) / kTextBytesPerValue;
+}
+
+std::int64_t values_of_chances(std::span<const TokenChance> chances) {
+  std::int64_t tokens = 0;
+  for (const TokenChance& chance : chances) tokens += 1 + std::ssize(chance.likeliest);
+  return tokens * kValuesPerToken;
+}
+
+std::int64_t values_of(const AnswerUpdate& update) {
+  return values_of_text(update.text) + values_of_text(update.thoughts) +
+         values_of_chances(update.chances) + std::ssize(update.tokens);
+}
+
 void leave_out_thoughts(AnswerPiece& piece) {
   piece.thoughts.clear();
   std::erase_if(piece.chances, [](const TokenChance& chance) { return chance.is_thought; });
@@ -68,9 +89,8 @@ HttpResponse error_response(const ApiError& error, const std::string& request_id
   return response;
 }
 
-Answer::Answer(ExchangeId exchange, AnswerPlan plan)
-    : exchange_(exchange),
-      plan_(std::move(plan)),
+Answer::Answer(AnswerPlan plan)
+    : plan_(std::move(plan)),
       answers_(static_cast<std::size_t>(plan_.answers())),
       shown_(answers_.size(), false),
       calls_(answers_.size(), 0),
@@ -78,23 +98,65 @@ Answer::Answer(ExchangeId exchange, AnswerPlan plan)
       chances_of_prompt_(plan_.echoes.size()),
       unfinished_(plan_.answers()) {
   if (!plan_.response.is_null()) response_.emplace(plan_.head, plan_.response, plan_.stream);
-  for (const std::string& echo : plan_.echoes) characters_of_echo_.push_back(characters_in(echo));
+  for (const std::string& echo : plan_.echoes) {
+    characters_of_echo_.push_back(characters_in(echo));
+    values_of_prompt_.push_back(values_of_text(echo));
+    if (!plan_.stream) kept_values_ += values_of_prompt_.back() * plan_.copies;
+  }
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].index = static_cast<std::int64_t>(i);
     if (plan_.call_style.has_value()) readers_.emplace_back(*plan_.call_style);
   }
 }
 
-bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
+bool Answer::takes_long(const AnswerUpdate& update) const {
+  if (!update.of_prompt.empty() || update.finish == FinishReason::kFailed) return false;
+  std::int64_t values = values_of(update);
+  const auto index = static_cast<std::size_t>(update.index);
+  if (plan_.stream && !shown_[index]) values += values_of_prompt_[prompt_of(update.index)];
+  // A call, too, is told of behind all of the message before it.
+  const bool tells_all = ends_with(update) || (response_.has_value() && !readers_.empty());
+  if (tells_all) values += kept_values_;
+  return values > kLongValues;
+}
+
+AnswerOutput Answer::take(AnswerUpdate&& update) {
+  AnswerOutput output;
   if (!update.of_prompt.empty()) {
-    std::move(update.of_prompt.begin(), update.of_prompt.end(),
-              std::back_inserter(chances_of_prompt_[prompt_of(update.index)]));
-    return false;
+    take_prompt(std::move(update));
+    return output;
   }
   if (plan_.prompt_only) leave_out_answer(update);
   note_stats(update);
+  if (update.finish == FinishReason::kFailed) {
+    const bool too_much = update.error.code == ErrorCode::kTooLarge;
+    return fail(too_much ? overloaded(update.error.detail) : api_error_of(update.error));
+  }
   if (update.finish != FinishReason::kNone) outcome_ = finish_reason_name(update.finish);
-  if (update.finish == FinishReason::kFailed) return take_failure(update.error, http);
+  if (!plan_.stream || response_.has_value()) kept_values_ += values_of(update);
+  AnswerPiece piece = piece_of(update);
+  if (plan_.stream) {
+    stream(update.index, std::move(piece), output);
+  } else if (response_.has_value()) {
+    response_->push(piece);
+  } else {
+    answers_[static_cast<std::size_t>(update.index)] = std::move(piece);
+  }
+  if (update.finish != FinishReason::kNone && --unfinished_ == 0) finish(output);
+  streaming_ |= output.head.has_value();
+  return output;
+}
+
+void Answer::take_prompt(AnswerUpdate&& update) {
+  const std::size_t prompt = prompt_of(update.index);
+  const std::int64_t values = values_of_chances(update.of_prompt);
+  values_of_prompt_[prompt] += values;
+  kept_values_ += plan_.stream ? values : values * plan_.copies;
+  std::move(update.of_prompt.begin(), update.of_prompt.end(),
+            std::back_inserter(chances_of_prompt_[prompt]));
+}
+
+AnswerPiece Answer::piece_of(AnswerUpdate& update) {
   AnswerPiece piece = {.index = update.index,
                        .text = std::move(update.text),
                        .thoughts = std::move(update.thoughts),
@@ -105,17 +167,7 @@ bool Answer::take(AnswerUpdate&& update, HttpServer& http) {
   const std::int64_t echoed = characters_of_echo_[prompt_of(update.index)];
   for (TokenChance& chance : piece.chances) chance.first_character += echoed;
   if (!readers_.empty()) take_calls(piece);
-  if (plan_.stream) {
-    stream(update, std::move(piece), http);
-  } else if (response_.has_value()) {
-    response_->push(piece);
-  } else {
-    show_prompt(piece);
-    answers_[static_cast<std::size_t>(update.index)] = std::move(piece);
-  }
-  if (update.finish == FinishReason::kNone || --unfinished_ > 0) return false;
-  finish(http);
-  return true;
+  return piece;
 }
 
 // What is said stays the piece's text. Who made a call and came to an end waits for its outcome.
@@ -160,42 +212,39 @@ void Answer::note_stats(const AnswerUpdate& update) {
   for (const RequestStats& prompt : of_prompt_) stats_ = sum_of(stats_, prompt);
 }
 
-bool Answer::take_failure(const Error& error, HttpServer& http) {
-  ApiError fault = api_error_of(error);
-  if (error.code == ErrorCode::kTooLarge) fault = overloaded(error.detail);
+AnswerOutput Answer::fail(const ApiError& fault) {
+  outcome_ = finish_reason_name(FinishReason::kFailed);
+  AnswerOutput output = {.ends = true, .failed = true};
   if (streaming_) {
-    http.write(exchange_, response_.has_value() ? response_->fail(fault) : error_event(fault));
-    http.end_stream(exchange_);
+    output.events = response_.has_value() ? response_->fail(fault) : error_event(fault);
   } else {
     status_ = fault.status;
-    http.respond(exchange_, error_response(fault, plan_.request_id));
+    output.whole = error_response(fault, plan_.request_id);
   }
-  return true;
+  return output;
 }
 
-void Answer::begin_stream(HttpServer& http) {
+HttpResponse Answer::stream_head() const {
   HttpResponse head = {.content_type = "text/event-stream; charset=utf-8",
                        .headers = answer_headers(plan_.request_id, stats_)};
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");  // proxies pass events on at once
-  http.begin_stream(exchange_, std::move(head));
-  streaming_ = true;
+  return head;
 }
 
-void Answer::stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer& http) {
-  if (!streaming_) begin_stream(http);
-  const auto index = static_cast<std::size_t>(update.index);
-  if (!shown_[index]) {
-    shown_[index] = true;
-    http.write(exchange_,
-               response_.has_value() ? response_->begin() : first_event(plan_.head, update.index));
+void Answer::stream(std::int64_t index, AnswerPiece&& piece, AnswerOutput& output) {
+  if (!streaming_) output.head = stream_head();
+  const auto answer = static_cast<std::size_t>(index);
+  if (!shown_[answer]) {
+    shown_[answer] = true;
+    output.events += response_.has_value() ? response_->begin() : first_event(plan_.head, index);
     show_prompt(piece);
   }
   const bool says = !piece.text.empty() || !piece.thoughts.empty() || !piece.calls.empty() ||
                     !piece.chances.empty() || !piece.tokens.empty() || !piece.finish_reason.empty();
   if (!says) return;
-  http.write(exchange_, response_.has_value() ? response_->push(piece)
-                                              : piece_event(plan_.head, piece, plan_.has_logprobs));
+  output.events += response_.has_value() ? response_->push(piece)
+                                         : piece_event(plan_.head, piece, plan_.has_logprobs);
 }
 
 AnswerUsage Answer::usage() const {
@@ -212,26 +261,32 @@ TemplateJson Answer::receipt() const {
 std::string Answer::body() {
   if (plan_.receipt_only) return receipt_json(stats_, plan_.policy).dump();
   if (response_.has_value()) return response_->end(usage(), receipt());
+  for (AnswerPiece& answer : answers_) show_prompt(answer);
   return answer_body(plan_.head, answers_, plan_.has_logprobs, usage(), receipt());
 }
 
-void Answer::end_stream(HttpServer& http) {
+std::string Answer::last_events() {
   const AnswerUsage cost = usage();
-  if (response_.has_value()) {
-    http.write(exchange_, response_->end(cost, receipt()));
-    return http.end_stream(exchange_);
-  }
+  if (response_.has_value()) return response_->end(cost, receipt());
+  std::string events;
   if (plan_.include_usage || plan_.wants_receipt) {
     const AnswerUsage* const usage_or_null = plan_.include_usage ? &cost : nullptr;
-    http.write(exchange_, usage_event(plan_.head, usage_or_null, receipt()));
+    events = usage_event(plan_.head, usage_or_null, receipt());
   }
-  http.write(exchange_, kDoneEvent);
-  http.end_stream(exchange_);
+  return events.append(kDoneEvent);
 }
 
-void Answer::finish(HttpServer& http) {
-  if (plan_.stream) return end_stream(http);
-  http.respond(exchange_, {.headers = answer_headers(plan_.request_id, stats_), .body = body()});
+void Answer::finish(AnswerOutput& output) {
+  output.ends = true;
+  if (plan_.stream) {
+    output.events += last_events();
+  } else {
+    output.whole = {.headers = answer_headers(plan_.request_id, stats_), .body = body()};
+  }
+  // Here, where it may take as long as it did to write it.
+  answers_.clear();
+  chances_of_prompt_.clear();
+  response_.reset();
 }
 
 }  // namespace stemma

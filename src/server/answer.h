@@ -4,10 +4,10 @@
 // The head of a stream leaves with the first token, so that a request that fails before it has a
 // status of its own, and so that the head can say what the cache did.
 //
-// Thread:     the I/O thread.
+// Thread:     one at a time.
 // Memory:     the whole text where nothing is streamed.
 // Cost:       O(text).
-// Not here:   JSON (openai/completion_answer), the socket (http/).
+// Not here:   JSON (openai/completion_answer), the socket (http/), on which thread (api_answers).
 #pragma once
 
 #include <cstdint>
@@ -48,14 +48,28 @@ struct AnswerPlan {
   std::int64_t answers() const { return copies * std::ssize(echoes); }
 };
 
+// What a client is told next.
+struct AnswerOutput {
+  std::optional<HttpResponse> whole = {};  // all of the answer
+  std::optional<HttpResponse> head = {};   // a stream begins
+  std::string events = {};                 // of the stream, the next
+  bool ends = false;                       // the client has its whole answer
+  bool failed = false;                     // and it is an error
+};
+
 class Answer {
  public:
-  Answer(ExchangeId exchange, AnswerPlan plan);
+  explicit Answer(AnswerPlan plan);
 
-  // Takes what a step brought and writes what it can; where nothing is streamed, an answer that is
-  // no response comes in one update (AnswerJob::in_pieces). True once the exchange has its whole
-  // answer; nothing may be taken any more.
-  bool take(AnswerUpdate&& update, HttpServer& http);
+  // Takes what a step brought, and gives what can be said now; where nothing is streamed, an answer
+  // that is no response comes in one update (AnswerJob::in_pieces). Nothing may be taken after what
+  // ends.
+  AnswerOutput take(AnswerUpdate&& update);
+  // Ends it with an error.
+  AnswerOutput fail(const ApiError& fault);
+  // Whether `take` of this would hold the I/O thread up, by a millisecond or much more: it then
+  // writes many logprobs, or a very long text.
+  bool takes_long(const AnswerUpdate& update) const;
 
   // What all prompts cost, as far as they have said.
   const RequestStats& stats() const noexcept { return stats_; }
@@ -72,17 +86,20 @@ class Answer {
   }
   void show_prompt(AnswerPiece& piece) const;
   void note_stats(const AnswerUpdate& update);
-  bool take_failure(const Error& error, HttpServer& http);
+  void take_prompt(AnswerUpdate&& update);
+  AnswerPiece piece_of(AnswerUpdate& update);
   void take_calls(AnswerPiece& piece);
-  void stream(const AnswerUpdate& update, AnswerPiece&& piece, HttpServer& http);
-  void begin_stream(HttpServer& http);
-  void end_stream(HttpServer& http);
+  void stream(std::int64_t index, AnswerPiece&& piece, AnswerOutput& output);
+  HttpResponse stream_head() const;
+  std::string last_events();
   std::string body();
   TemplateJson receipt() const;
-  void finish(HttpServer& http);
+  void finish(AnswerOutput& output);
   AnswerUsage usage() const;
+  bool ends_with(const AnswerUpdate& update) const {
+    return update.finish != FinishReason::kNone && unfinished_ == 1;
+  }
 
-  ExchangeId exchange_;
   AnswerPlan plan_;
   std::vector<AnswerPiece> answers_;        // texts are kept where nothing else keeps them
   std::vector<bool> shown_;                 // by answer: its first event has left
@@ -91,6 +108,8 @@ class Answer {
   std::vector<std::int64_t> calls_;         // by answer: that it made
   std::vector<RequestStats> of_prompt_;     // of the first answer to each prompt
   std::vector<std::vector<TokenChance>> chances_of_prompt_;
+  std::vector<std::int64_t> values_of_prompt_;  // about how many JSON values showing each makes
+  std::int64_t kept_values_ = 0;                // about how many are written, or freed, at the end
   std::vector<std::int64_t> characters_of_echo_;
   RequestStats stats_;
   std::int64_t output_tokens_ = 0;

@@ -1,60 +1,154 @@
+// Answers without the threads that pass them on: what a client is told, and which updates take
+// long.
 #include "server/answer.h"
 
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <string>
 #include <utility>
 
 namespace stemma {
 namespace {
 
-class NoService final : public HttpService {
- public:
-  void begin(ExchangeId, HttpRequest&&) override {}
-  void gone(ExchangeId) override {}
-};
+Answer answer_of(bool stream) {
+  AnswerPlan plan;
+  plan.stream = stream;
+  return Answer(std::move(plan));
+}
 
-class Answers : public testing::Test {
- protected:
-  // Of an exchange that nobody listens to.
-  static Answer answer(bool stream) {
-    AnswerPlan plan;
-    plan.stream = stream;
-    return Answer(ExchangeId(7), std::move(plan));
-  }
+AnswerUpdate failure() {
+  AnswerUpdate update;
+  update.finish = FinishReason::kFailed;
+  update.error = Error{ErrorCode::kIo, "the step failed"};
+  return update;
+}
 
-  static AnswerUpdate failure() {
-    AnswerUpdate update;
-    update.finish = FinishReason::kFailed;
-    update.error = Error{ErrorCode::kIo, "the step failed"};
-    return update;
-  }
+AnswerUpdate piece(std::string text, std::int64_t index = 0) {
+  AnswerUpdate update;
+  update.index = index;
+  update.is_first = true;
+  update.text = std::move(text);
+  return update;
+}
 
-  HttpServer& http() { return *http_; }
+AnswerUpdate last_piece(std::int64_t index = 0) {
+  AnswerUpdate update = piece("", index);
+  update.finish = FinishReason::kLength;
+  return update;
+}
 
- private:
-  NoService service_;
-  std::unique_ptr<HttpServer> http_ = HttpServer::open({.port = 0}, service_).value();
-};
+std::vector<TokenChance> chances(std::size_t tokens) {
+  TokenChance chance;
+  chance.token.text = "a";
+  chance.likeliest.assign(20, chance.token);
+  return std::vector<TokenChance>(tokens, chance);
+}
 
-TEST_F(Answers, ThatFailBeforeAnythingWasSaidHaveTheErrorsStatus) {
+AnswerUpdate of_prompt(std::size_t tokens) {
+  AnswerUpdate update;
+  update.of_prompt = chances(tokens);
+  return update;
+}
+
+TEST(Answers, ThatFailBeforeAnythingWasSaidHaveTheErrorsStatus) {
   for (const bool stream : {false, true}) {
-    Answer failed = answer(stream);
-    EXPECT_TRUE(failed.take(failure(), http()));
+    Answer failed = answer_of(stream);
+    const AnswerOutput output = failed.take(failure());
+    EXPECT_TRUE(output.ends && output.failed);
+    ASSERT_TRUE(output.whole.has_value());
+    EXPECT_EQ(output.whole->status, 500);
     EXPECT_EQ(failed.status(), 500);
     EXPECT_EQ(failed.outcome(), "failed");
   }
 }
 
-TEST_F(Answers, ThatFailBehindTheirHeadHadItsStatus) {
-  Answer failed = answer(true);
-  AnswerUpdate first;
-  first.is_first = true;
-  first.text = "Once";
-  EXPECT_FALSE(failed.take(std::move(first), http()));
-  EXPECT_TRUE(failed.take(failure(), http()));
+TEST(Answers, ThatFailBehindTheirHeadHadItsStatus) {
+  Answer failed = answer_of(true);
+  EXPECT_TRUE(failed.take(piece("Once")).head.has_value());
+  const AnswerOutput output = failed.take(failure());
+  EXPECT_TRUE(output.ends && output.failed);
+  EXPECT_NE(output.events.find("error"), std::string::npos);
+  EXPECT_FALSE(output.whole.has_value());
   EXPECT_EQ(failed.status(), 200);
   EXPECT_EQ(failed.outcome(), "failed");
+}
+
+TEST(Answers, ThatAreShortTakeNotLong) {
+  for (const bool stream : {false, true}) {
+    Answer answer = answer_of(stream);
+    EXPECT_FALSE(answer.takes_long(piece("Once")));
+    EXPECT_FALSE(answer.take(piece("Once")).ends);
+    EXPECT_FALSE(answer.takes_long(last_piece()));
+    EXPECT_TRUE(answer.take(last_piece()).ends);
+  }
+}
+
+// Of many answers to one prompt each shows it: only the last one has them written.
+TEST(Answers, WithManyLogprobsOfThePromptTakeLongOnceTheyAreAllThere) {
+  AnswerPlan plan;
+  plan.copies = 12;
+  plan.scored_likeliest = 20;
+  plan.head.scores_prompt = true;
+  Answer answer(std::move(plan));
+  EXPECT_FALSE(answer.takes_long(of_prompt(400)));
+  EXPECT_FALSE(answer.take(of_prompt(400)).ends);
+  for (std::int64_t i = 0; i < 11; ++i) {
+    EXPECT_FALSE(answer.takes_long(last_piece(i)));
+    EXPECT_FALSE(answer.take(last_piece(i)).ends);
+  }
+  EXPECT_FALSE(answer.takes_long(failure()));
+  EXPECT_TRUE(answer.takes_long(last_piece(11)));
+  const AnswerOutput output = answer.take(last_piece(11));
+  ASSERT_TRUE(output.whole.has_value());
+  EXPECT_GT(output.whole->body.size(), 12u * 400 * 30);
+}
+
+TEST(Answers, WithManyLogprobsOfTheirOwnTakeLong) {
+  AnswerPlan plan;
+  plan.has_logprobs = true;
+  Answer answer(std::move(plan));
+  AnswerUpdate whole = last_piece();
+  whole.chances = chances(400);
+  EXPECT_TRUE(answer.takes_long(whole));
+  whole.chances = chances(4);
+  EXPECT_FALSE(answer.takes_long(whole));
+}
+
+TEST(Answers, OfManyCopiesOfALongEchoTakeLong) {
+  AnswerPlan plan;
+  plan.copies = 64;
+  plan.echoes = {std::string(100'000, 'a')};
+  Answer answer(std::move(plan));
+  for (std::int64_t i = 0; i < 63; ++i) EXPECT_FALSE(answer.take(last_piece(i)).ends);
+  EXPECT_TRUE(answer.takes_long(last_piece(63)));
+}
+
+TEST(Answers, ThatStreamTakeLongWhereTheyShowThePromptAndNotBetween) {
+  AnswerPlan plan;
+  plan.stream = true;
+  plan.has_logprobs = true;
+  plan.echoed_likeliest = 20;
+  Answer answer(std::move(plan));
+  EXPECT_TRUE(answer.take(of_prompt(400)).events.empty());
+  EXPECT_TRUE(answer.takes_long(piece("Once")));
+  EXPECT_GT(answer.take(piece("Once")).events.size(), 400u * 100);
+  EXPECT_FALSE(answer.takes_long(piece(" upon")));
+}
+
+// Their last events repeat all of it.
+TEST(Answers, ThatAreResponsesTakeLongAtTheirEnd) {
+  AnswerPlan plan;
+  plan.stream = true;
+  plan.response = TemplateJson::object();
+  Answer answer(std::move(plan));
+  for (int i = 0; i < 400; ++i) {
+    AnswerUpdate update = piece("a");
+    update.chances = chances(1);
+    EXPECT_FALSE(answer.takes_long(update));
+    EXPECT_FALSE(answer.take(std::move(update)).ends);
+  }
+  EXPECT_TRUE(answer.takes_long(last_piece()));
+  EXPECT_TRUE(answer.take(last_piece()).ends);
 }
 
 }  // namespace

@@ -17,10 +17,6 @@
 namespace stemma {
 namespace {
 
-// Who went before the whole answer was there: no status was sent, and logs of proxies have this
-// one.
-constexpr int kClientGone = 499;
-
 // A client's own name for its request, if it is one that can be shown and logged.
 std::string request_id_of(const HttpRequest& request) {
   const std::string* const given = request.header_or_null("x-request-id");
@@ -46,11 +42,6 @@ ApiResult<CompletionRequest> read_completion_of(std::string_view body, const Req
   return read_completion_request(kKind, body, rules);
 }
 
-std::string_view id_prefix(const AnswerPlan& plan) {
-  if (!plan.response.is_null()) return "resp_";
-  return plan.head.kind == CompletionKind::kChat ? "chatcmpl-" : "cmpl-";
-}
-
 // A route that ends with a slash is one for all that lies behind it.
 bool matches(std::string_view route, std::string_view path) {
   return route == path || (route.size() > 1 && route.ends_with('/') && path.starts_with(route));
@@ -67,7 +58,8 @@ ApiService::ApiService(ServedModel& model, ApiOptions options)
       work_(std::make_unique<WorkThread>(WorkThread::Limits{
           .works = options_.preparing_max, .bytes = options_.preparing_bytes_max})),
       loading_(std::make_unique<WorkThread>(
-          WorkThread::Limits{.works = kAdaptersLoadingMax, .bytes = kAdaptersLoadingMax})) {}
+          WorkThread::Limits{.works = kAdaptersLoadingMax, .bytes = kAdaptersLoadingMax})),
+      writing_(std::make_unique<WorkThread>(WorkThread::Limits{.works = options_.answers_max})) {}
 
 ApiService::~ApiService() = default;
 
@@ -156,6 +148,11 @@ void ApiService::gone(ExchangeId exchange) {
   }
   work_->withdraw(exchange);
   loading_->withdraw(exchange);
+  if (found->second.writing && !writing_->withdraw(exchange)) {
+    leaving_.insert(exchanges_.extract(found));
+    return;
+  }
+  if (found->second.writing) --writings_;
   note_end(found->second, kClientGone);
   exchanges_.erase(found);
 }
@@ -169,9 +166,13 @@ void ApiService::answer(ExchangeId exchange, HttpResponse response) {
 }
 
 void ApiService::answer_json(ExchangeId exchange, const TemplateJson& json) {
+  answer_text(exchange, json_text(json));
+}
+
+void ApiService::answer_text(ExchangeId exchange, std::string&& json) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
-  HttpResponse response = {.body = json_text(json)};
+  HttpResponse response = {.body = std::move(json)};
   response.headers.emplace_back("X-Request-Id", found->second.request_id);
   answer(exchange, std::move(response));
 }
@@ -268,55 +269,6 @@ void ApiService::response(ExchangeId exchange, HttpRequest&& request) {
   generate(exchange, &read_response_request, std::move(request));
 }
 
-void ApiService::generate(ExchangeId exchange, RequestReader read, HttpRequest&& request) {
-  if (loop_->answers_in_flight() >= options_.answers_max) {
-    return refuse(exchange, overloaded("as many answers as may wait are waiting"));
-  }
-  prepare(
-      exchange,
-      [this, read, body = std::move(request.body)] { return read(body, preparation_.rules()); },
-      [this, exchange](PreparedAnswer&& prepared) { start(exchange, std::move(prepared)); });
-}
-
-void ApiService::prepare(ExchangeId exchange, std::function<ApiResult<CompletionRequest>()> read,
-                         std::function<void(PreparedAnswer&&)> use) {
-  const Caller caller = exchanges_[exchange].caller;
-  work_out<PreparedAnswer>(
-      exchange,
-      [this, caller, read = std::move(read)] { return preparation_.prepare(read(), caller); },
-      std::move(use));
-}
-
-void ApiService::start(ExchangeId exchange, PreparedAnswer&& prepared) {
-  Exchange& entry = exchanges_.at(exchange);
-  if (loop_->answers_in_flight() + prepared.plan.answers() > options_.answers_max) {
-    return refuse(exchange, overloaded("as many answers as may wait are waiting"));
-  }
-  AnswerPlan& plan = prepared.plan;
-  plan.head.id = fresh_id(id_prefix(plan));
-  plan.head.created_s = static_cast<std::int64_t>(wall_clock_seconds());
-  plan.request_id = entry.request_id;
-  entry.answer_or_null = std::make_unique<Answer>(exchange, std::move(plan));
-  prepared.job.exchange = exchange;
-  if (loop_->submit(std::move(prepared.job))) return;
-  entry.answer_or_null = nullptr;
-  refuse(exchange, overloaded("the queue is full"));
-}
-
-void ApiService::take(std::vector<AnswerUpdate>&& updates) {
-  for (AnswerUpdate& update : updates) {
-    const ExchangeId exchange = update.exchange;
-    const auto found = exchanges_.find(exchange);
-    if (found == exchanges_.end()) continue;  // its client has gone, or one of its answers failed
-    const bool failed = update.finish == FinishReason::kFailed;
-    if (!found->second.answer_or_null->take(std::move(update), *http_)) continue;
-    note_end(found->second, found->second.answer_or_null->status());
-    exchanges_.erase(found);
-    // The others of a request that failed are of no use.
-    if (failed) static_cast<void>(loop_->cancel(exchange));
-  }
-}
-
 void ApiService::tokenize(ExchangeId exchange, HttpRequest&& request) {
   answer_worked_out(exchange, std::move(request.body), &tokenize_body);
 }
@@ -326,9 +278,14 @@ void ApiService::detokenize(ExchangeId exchange, HttpRequest&& request) {
 }
 
 void ApiService::answer_worked_out(ExchangeId exchange, std::string&& body, BodyReader reader) {
-  work_out<TemplateJson>(
-      exchange, [this, body = std::move(body), reader] { return reader(body, preparation_); },
-      [this, exchange](TemplateJson&& json) { answer_json(exchange, json); });
+  auto make = [this, body = std::move(body), reader]() -> ApiResult<std::string> {
+    ApiResult<TemplateJson> made = reader(body, preparation_);
+    if (auto* const fault = std::get_if<ApiError>(&made)) return std::move(*fault);
+    return json_text(std::get<TemplateJson>(made));
+  };
+  work_out<std::string>(exchange, std::move(make), [this, exchange](std::string&& json) {
+    answer_text(exchange, std::move(json));
+  });
 }
 
 std::string ApiService::fresh_id(std::string_view prefix) {

@@ -3,13 +3,17 @@
 //
 //   I/O thread ──body──► work thread ──job──► I/O thread ──► engine's thread
 //   I/O thread ◄───────────────────────updates, once a step────────────┘
+//   I/O thread ──update that takes long──► writing thread ──what to say──► I/O thread
 //
 // A job is submitted by the I/O thread, which also hears of clients that go: what was cancelled
-// before it was submitted is never computed.
+// before it was submitted is never computed. While an answer is on the writing thread the I/O
+// thread does not touch it: further updates of it wait, and if its client goes it is kept until it
+// is back.
 //
 // Thread:     the I/O thread, but for what is said to run on another.
 // Memory:     one entry an exchange.
-// Cost:       a look-up a request; texts are parsed and tokenised on the work thread.
+// Cost:       a look-up a request; texts are parsed and tokenised on the work thread, and what is
+//             long to write is written there or on the writing thread: streams wait for neither.
 // Not here:   sockets (http/), the shape of JSON (openai/), the engine's thread (ServingLoop).
 #pragma once
 
@@ -82,9 +86,14 @@ class ApiService final : public HttpService {
   void stop_preparing() {
     work_.reset();
     loading_.reset();
+    writing_.reset();
   }
 
  private:
+  // Who went before the whole answer was there: no status was sent, and logs of proxies have this
+  // one.
+  static constexpr int kClientGone = 499;
+
   struct Exchange {
     std::string path;
     std::string request_id;
@@ -92,6 +101,8 @@ class ApiService final : public HttpService {
     std::int64_t begun_us = 0;
     std::int64_t body_bytes = 0;
     std::unique_ptr<Answer> answer_or_null;  // nullptr: is being prepared, or answered at once
+    bool writing = false;                    // the writing thread has the answer
+    std::vector<AnswerUpdate> waiting = {};  // for it to be back
   };
   using Verb = void (ApiService::*)(ExchangeId, HttpRequest&&);
   enum class Access : std::uint8_t { kEverybody, kKey, kAdmin };
@@ -104,6 +115,8 @@ class ApiService final : public HttpService {
   static std::span<const Route> routes();
 
   void answer(ExchangeId exchange, HttpResponse response);
+  void answer_text(ExchangeId exchange, std::string&& json);
+  // REQUIRES: it is short.
   void answer_json(ExchangeId exchange, const TemplateJson& json);
   void refuse(ExchangeId exchange, const ApiError& error);
   bool may_pass(ExchangeId exchange, const HttpRequest& request, Access access);
@@ -156,6 +169,13 @@ class ApiService final : public HttpService {
   using RequestReader = ApiResult<CompletionRequest> (*)(std::string_view, const RequestRules&);
   void generate(ExchangeId exchange, RequestReader read, HttpRequest&& request);
   void start(ExchangeId exchange, PreparedAnswer&& prepared);
+  // Answers that are computed or written, or wait for it.
+  std::int64_t open_answers() const { return loop_->answers_in_flight() + writings_; }
+  // Says it; the exchange is gone afterwards where that ends the answer.
+  void tell(ExchangeId exchange, AnswerOutput&& output);
+  void write(ExchangeId exchange, Exchange& entry, AnswerUpdate&& update);
+  // What the writing thread gave back; nothing: it could not be written.
+  void written(ExchangeId exchange, std::optional<AnswerOutput>&& output);
   void ask_to_explain(ExchangeId exchange, RequestSpec&& spec);
   void tell_text(ExchangeId exchange, std::string name, NodeText&& text);
   // Has the engine forget these families, all where there is none, and answers what became of it
@@ -181,9 +201,13 @@ class ApiService final : public HttpService {
   double started_s_;
   AnswerTally tally_;
   std::unordered_map<ExchangeId, Exchange> exchanges_;
+  // Whose clients went while the writing thread had their answers.
+  std::unordered_map<ExchangeId, Exchange> leaving_;
+  std::int64_t writings_ = 0;  // answers that the writing thread has
   // Their works use all of this: first to end.
   std::unique_ptr<WorkThread> work_;
   std::unique_ptr<WorkThread> loading_;  // of adapters, which may take seconds
+  std::unique_ptr<WorkThread> writing_;  // of answers, for which new requests shall not wait
 };
 
 }  // namespace stemma

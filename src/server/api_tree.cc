@@ -121,7 +121,9 @@ void ApiService::tell_text(ExchangeId exchange, std::string name, NodeText&& tex
     json["tokens"] = std::ssize(tokens) - text.start_tokens;
     json["text"] = preparation_.text_of(tokens.subspan(start));
     json["text_before"] = preparation_.text_of(tokens.subspan(before, start - before));
-    return [this, exchange, json = std::move(json)] { answer_json(exchange, json); };
+    return [this, exchange, text = json_text(json)]() mutable {
+      answer_text(exchange, std::move(text));
+    };
   });
 }
 

@@ -1,5 +1,5 @@
 // WorkThread: runs work in the order in which it came, on a thread of its own: what would hold the
-// I/O thread up, such as parsing and tokenising.
+// I/O thread up, such as parsing, tokenising, and writing long answers.
 //
 // Thread:     any; the work runs on its own.
 // Memory:     what waits, at most Limits of it.
@@ -59,8 +59,8 @@ class WorkThread {
     return true;
   }
 
-  // Nobody wants any more what waits of this exchange.
-  void withdraw(ExchangeId whose) {
+  // Nobody wants any more what waits of this exchange. False: nothing did; something may run.
+  bool withdraw(ExchangeId whose) {
     std::vector<Work> dropped;  // outside of the lock
     const std::lock_guard lock(mutex_);
     const auto rest = std::stable_partition(waiting_.begin(), waiting_.end(),
@@ -70,6 +70,7 @@ class WorkThread {
       dropped.push_back(std::move(*work));
     }
     waiting_.erase(rest, waiting_.end());
+    return !dropped.empty();
   }
 
   // Runs nothing more; the destructor waits for what runs now.

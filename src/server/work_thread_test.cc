@@ -69,8 +69,9 @@ TEST_F(WorkThreadTest, WhatWaitsIsBoundedInNumberAndBytes) {
 
 TEST_F(WorkThreadTest, WhatNobodyWantsAnyMoreIsNotRunAndLeavesItsRoom) {
   EXPECT_TRUE(post(1, 50) && post(2, 50));
-  thread_->withdraw(ExchangeId(1));
-  thread_->withdraw(ExchangeId(7));
+  EXPECT_TRUE(thread_->withdraw(ExchangeId(1)));
+  EXPECT_FALSE(thread_->withdraw(ExchangeId(7)));
+  EXPECT_FALSE(thread_->withdraw(ExchangeId(0))) << "it runs";
   EXPECT_TRUE(post(3, 50));
   EXPECT_EQ(let_go(), "23");
 }

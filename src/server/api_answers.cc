@@ -1,0 +1,120 @@
+// From a request for an answer to the answer's end: prepared, computed, passed on as it comes.
+#include <utility>
+
+#include "base/wall_clock.h"
+#include "server/api_service.h"
+
+namespace stemma {
+namespace {
+
+std::string_view id_prefix(const AnswerPlan& plan) {
+  if (!plan.response.is_null()) return "resp_";
+  return plan.head.kind == CompletionKind::kChat ? "chatcmpl-" : "cmpl-";
+}
+
+}  // namespace
+
+void ApiService::generate(ExchangeId exchange, RequestReader read, HttpRequest&& request) {
+  if (open_answers() >= options_.answers_max) {
+    return refuse(exchange, overloaded("as many answers as may wait are waiting"));
+  }
+  prepare(
+      exchange,
+      [this, read, body = std::move(request.body)] { return read(body, preparation_.rules()); },
+      [this, exchange](PreparedAnswer&& prepared) { start(exchange, std::move(prepared)); });
+}
+
+void ApiService::prepare(ExchangeId exchange, std::function<ApiResult<CompletionRequest>()> read,
+                         std::function<void(PreparedAnswer&&)> use) {
+  const Caller caller = exchanges_[exchange].caller;
+  work_out<PreparedAnswer>(
+      exchange,
+      [this, caller, read = std::move(read)] { return preparation_.prepare(read(), caller); },
+      std::move(use));
+}
+
+void ApiService::start(ExchangeId exchange, PreparedAnswer&& prepared) {
+  Exchange& entry = exchanges_.at(exchange);
+  if (open_answers() + prepared.plan.answers() > options_.answers_max) {
+    return refuse(exchange, overloaded("as many answers as may wait are waiting"));
+  }
+  AnswerPlan& plan = prepared.plan;
+  plan.head.id = fresh_id(id_prefix(plan));
+  plan.head.created_s = static_cast<std::int64_t>(wall_clock_seconds());
+  plan.request_id = entry.request_id;
+  entry.answer_or_null = std::make_unique<Answer>(std::move(plan));
+  prepared.job.exchange = exchange;
+  if (loop_->submit(std::move(prepared.job))) return;
+  entry.answer_or_null = nullptr;
+  refuse(exchange, overloaded("the queue is full"));
+}
+
+void ApiService::take(std::vector<AnswerUpdate>&& updates) {
+  for (AnswerUpdate& update : updates) {
+    const ExchangeId exchange = update.exchange;
+    const auto found = exchanges_.find(exchange);
+    if (found == exchanges_.end()) continue;  // its client has gone, or one of its answers failed
+    Exchange& entry = found->second;
+    if (entry.writing) {
+      entry.waiting.push_back(std::move(update));
+    } else if (entry.answer_or_null->takes_long(update)) {
+      write(exchange, entry, std::move(update));
+    } else {
+      tell(exchange, entry.answer_or_null->take(std::move(update)));
+    }
+  }
+}
+
+void ApiService::tell(ExchangeId exchange, AnswerOutput&& output) {
+  if (output.head.has_value()) http_->begin_stream(exchange, *std::move(output.head));
+  if (!output.events.empty()) http_->write(exchange, output.events);
+  if (!output.ends) return;
+  if (output.whole.has_value()) {
+    http_->respond(exchange, *std::move(output.whole));
+  } else {
+    http_->end_stream(exchange);
+  }
+  const auto found = exchanges_.find(exchange);
+  note_end(found->second, found->second.answer_or_null->status());
+  exchanges_.erase(found);
+  // The others of a request that failed are of no use.
+  if (output.failed) static_cast<void>(loop_->cancel(exchange));
+}
+
+void ApiService::write(ExchangeId exchange, Exchange& entry, AnswerUpdate&& update) {
+  WorkThread::Work work = {.whose = exchange, .run = {}};
+  work.run = [this, exchange, answer = entry.answer_or_null.get(),
+              update = std::move(update)]() mutable {
+    http_->post([this, exchange, output = answer->take(std::move(update))]() mutable {
+      written(exchange, std::move(output));
+    });
+  };
+  work.failed = [this, exchange](std::string_view) {
+    http_->post([this, exchange] { written(exchange, std::nullopt); });
+  };
+  if (!writing_->try_post(std::move(work))) {
+    return tell(exchange, entry.answer_or_null->fail(overloaded("too many answers are written")));
+  }
+  entry.writing = true;
+  ++writings_;
+}
+
+void ApiService::written(ExchangeId exchange, std::optional<AnswerOutput>&& output) {
+  --writings_;
+  const auto left = leaving_.find(exchange);
+  if (left != leaving_.end()) {
+    note_end(left->second, kClientGone);
+    leaving_.erase(left);
+    return;
+  }
+  Exchange& entry = exchanges_.at(exchange);
+  entry.writing = false;
+  std::vector<AnswerUpdate> waiting = std::exchange(entry.waiting, {});
+  if (!output.has_value()) {
+    output = entry.answer_or_null->fail(server_error("the answer cannot be written"));
+  }
+  tell(exchange, *std::move(output));
+  take(std::move(waiting));
+}
+
+}  // namespace stemma
