@@ -177,6 +177,8 @@ class ApiService final : public HttpService {
   // What the writing thread gave back; nothing: it could not be written.
   void written(ExchangeId exchange, std::optional<AnswerOutput>&& output);
   void ask_to_explain(ExchangeId exchange, RequestSpec&& spec);
+  void tell_trees(ExchangeId exchange, std::int64_t page_size, TreeListing&& device,
+                  TreeListing&& host);
   void tell_text(ExchangeId exchange, std::string name, NodeText&& text);
   // Has the engine forget these families, all where there is none, and answers what became of it
   // when every store has confirmed it, or after a while.

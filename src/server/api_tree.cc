@@ -46,8 +46,8 @@ std::string short_hex(const NamespaceDigest& digest) {
   return to_hex(std::span(digest.bytes).first(4));
 }
 
-void append_nodes(const KvCache& kv, Tier tier, std::int64_t nodes_max, TemplateJson& json) {
-  const TreeListing listing = kv.list_nodes(tier, nodes_max);
+void append_nodes(const TreeListing& listing, Tier tier, std::int64_t page_size,
+                  TemplateJson& json) {
   const Tier other = tier == Tier::kDevice ? Tier::kHost : Tier::kDevice;
   json["total_nodes"][std::string(tier_name(tier))] = listing.total_nodes;
   for (const TreeNode& node : listing.nodes) {
@@ -59,7 +59,7 @@ void append_nodes(const KvCache& kv, Tier tier, std::int64_t nodes_max, Template
          {"namespace", short_hex(node.digest)},
          {"start_tokens", node.start_tokens},
          {"tokens", node.tokens},
-         {"pages", node.tokens / kv.page_size()},
+         {"pages", node.tokens / page_size},
          {"children", node.children},
          {"hits", node.hits},
          {"lock_count", node.lock_count},
@@ -84,13 +84,29 @@ void ApiService::tree(ExchangeId exchange, HttpRequest&& request) {
     nodes_max = *number;
   }
   ask(exchange, [this, exchange, nodes_max](Engine& engine) {
-    TemplateJson json;
-    json["page_size"] = engine.kv().page_size();
-    json["nodes"] = TemplateJson::array();
-    append_nodes(engine.kv(), Tier::kDevice, nodes_max, json);
-    append_nodes(engine.kv(), Tier::kHost, nodes_max, json);
-    http_->post([this, exchange, json = std::move(json)] { answer_json(exchange, json); });
+    const KvCache& kv = engine.kv();
+    http_->post([this, exchange, page_size = kv.page_size(),
+                 device = kv.list_nodes(Tier::kDevice, nodes_max),
+                 host = kv.list_nodes(Tier::kHost, nodes_max)]() mutable {
+      tell_trees(exchange, page_size, std::move(device), std::move(host));
+    });
   });
+}
+
+// Thousands of nodes: neither the engine nor streams wait for their text.
+void ApiService::tell_trees(ExchangeId exchange, std::int64_t page_size, TreeListing&& device,
+                            TreeListing&& host) {
+  work(exchange,
+       [this, exchange, page_size, device = std::move(device), host = std::move(host)]() -> Finish {
+         TemplateJson json;
+         json["page_size"] = page_size;
+         json["nodes"] = TemplateJson::array();
+         append_nodes(device, Tier::kDevice, page_size, json);
+         append_nodes(host, Tier::kHost, page_size, json);
+         return [this, exchange, text = json_text(json)]() mutable {
+           answer_text(exchange, std::move(text));
+         };
+       });
 }
 
 void ApiService::tree_node(ExchangeId exchange, HttpRequest&& request) {

@@ -88,7 +88,7 @@ TEST_F(LongAnswers, ThatStreamStayInOrder) {
 // Wherever the answer is when they go: waiting, being computed, being written, or on its way.
 TEST_F(LongAnswers, OfClientsThatGoHoldNobodyUp) {
   std::vector<RawClient> gone;
-  for (int i = 0; i < 24; ++i) {
+  for (int i = 0; i < 16; ++i) {
     gone.push_back(asks(i % 3 == 0 ? kStreamed : kWhole));
     if (i >= 4) gone[static_cast<std::size_t>(i) - 4].reset();
     if (i % 4 == 0) expect_whole(asks(kWhole).read_answer());
