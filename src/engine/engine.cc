@@ -194,10 +194,11 @@ void Engine::drain_inbox() {
   }
 }
 
-// What differs between the copies of a request, and the adapter of all.
+// What differs between the copies of a request, and what is of all, beside its spec.
 struct Engine::Entry {
   AdapterLease adapter;
   std::vector<TokenId> prompt;
+  std::span<const TokenId> distinct_prompt;
   std::uint64_t seed = 0;
   std::int64_t submitted_us = 0;
 };
@@ -206,7 +207,8 @@ void Engine::admit(InboxMessage message) {
   RequestSpec& spec = *message.spec;
   const std::uint64_t seed = *spec.sampling.seed;
   const auto entry = [&](std::vector<TokenId>& prompt, std::uint64_t own_seed) {
-    return Entry{message.adapter, std::move(prompt), own_seed, message.posted_us};
+    return Entry{message.adapter, std::move(prompt), message.distinct_prompt, own_seed,
+                 message.posted_us};
   };
   admit_one(message.id, RequestId(), spec, entry(spec.prompt, seed));
   for (std::size_t copy = 1; copy <= message.other_prompts.size(); ++copy) {
@@ -244,6 +246,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   RequestExtra& extra = extra_of(*request);
   extra.sampling = spec.sampling;
   extra.sampling.seed = entry.seed;
+  extra.distinct_prompt.assign(entry.distinct_prompt.begin(), entry.distinct_prompt.end());
   extra.stop_tokens = spec.stop_tokens;
   extra.constraint = spec.constraint;
   extra.min_tokens = spec.min_tokens;
@@ -310,6 +313,7 @@ EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
   extra_of(request).constraint = {};
   extra_of(request).adapter = {};
+  std::vector<TokenId>().swap(extra_of(request).distinct_prompt);  // it may be long
   const RequestStats stats = stats_of(request);
   totals_.prompt_tokens += stats.prompt_tokens;
   totals_.cached_tokens += stats.cached_tokens;

@@ -3,6 +3,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <vector>
@@ -218,6 +219,23 @@ TEST_F(EngineForks, LogprobsComeWithEachToken) {
   }
   EXPECT_EQ(tokens, 18);
   EXPECT_EQ(id, RequestId(0));
+}
+
+TEST_F(EngineForks, ARepetitionPenaltyIsOfThePromptOfEach) {
+  open();
+  RequestSpec wanted = spec(10, 3);
+  const TokenId of_prompt = wanted.prompt[2];
+  TokenId other = 0;
+  while (std::ranges::count(wanted.prompt, other) > 0) ++other;
+  wanted.max_tokens = 1;
+  wanted.sampling.temperature = 0;
+  wanted.sampling.logit_bias = {{of_prompt, 10.0f}, {other, 8.0f}};
+  const RequestId without = submit(wanted);
+  wanted.sampling.repetition_penalty = 2;
+  const RequestId with = submit(wanted);
+  run();
+  expect_answers(without, std::vector(3, std::vector{of_prompt}));
+  expect_answers(with, std::vector(3, std::vector{other}));
 }
 
 TEST_F(EngineForks, HowManyIsCheckedAtTheDoor) {

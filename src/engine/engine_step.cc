@@ -270,9 +270,10 @@ void Engine::fork_off(Request& request) {
 }
 
 void Engine::accept_logits(Request& request, std::span<const float> logits) {
-  const SamplingHistory history = {.tokens = request.tokens,
-                                   .prompt_tokens = request.prompt_tokens};
   const RequestExtra& extra = extra_of(request);
+  const SamplingHistory history = {.tokens = request.tokens,
+                                   .prompt_tokens = request.prompt_tokens,
+                                   .distinct_prompt = extra.distinct_prompt};
   const bool may_end = request.generated_tokens() >= extra.min_tokens;
   TokenRules rules = {.constraint_or_null = extra.constraint.get()};
   (may_end ? rules.ends : rules.forbidden) = extra.stop_tokens;

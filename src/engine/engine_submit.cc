@@ -85,6 +85,15 @@ Status check_scores(const RequestSpec& spec, const SchedulerOptions& options,
                            *spec.prompt_logprobs)};
 }
 
+// Each token of its prompt once, if a penalty for each output token is of them.
+std::vector<TokenId> distinct_prompt_of(const RequestSpec& spec) {
+  if (spec.sampling.repetition_penalty == 1) return {};
+  std::vector<TokenId> tokens = spec.prompt;
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  return tokens;
+}
+
 }  // namespace
 
 Result<RequestId> Engine::submit(RequestSpec spec) {
@@ -98,8 +107,10 @@ Result<RequestId> Engine::submit(RequestSpec spec) {
     spec.sampling.seed =
         mix64(options_.sampling_seed ^ mix64(static_cast<std::uint64_t>(id.value())));
   }
-  InboxMessage message = {
-      .id = id, .adapter = std::move(adapter), .posted_us = parts_.clock.now_us()};
+  InboxMessage message = {.id = id,
+                          .distinct_prompt = distinct_prompt_of(spec),
+                          .adapter = std::move(adapter),
+                          .posted_us = parts_.clock.now_us()};
   for (std::int64_t copy = 1; copy < spec.copies; ++copy) {
     message.other_prompts.emplace_back().reserve(spec.prompt.capacity());
     message.other_prompts.back() = spec.prompt;

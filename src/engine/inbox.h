@@ -23,7 +23,8 @@ struct InboxMessage {
   std::optional<RequestSpec> spec = {};  // a submission; without it, a cancel
   // Of a submission of several copies: the prompts of all but the first, with room for outputs.
   std::vector<std::vector<TokenId>> other_prompts = {};
-  AdapterLease adapter = {};  // of a submission
+  std::vector<TokenId> distinct_prompt = {};  // where penalties are of it: its tokens, each once
+  AdapterLease adapter = {};                  // of a submission
   std::int64_t posted_us = 0;
 };
 

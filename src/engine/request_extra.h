@@ -20,6 +20,7 @@ namespace stemma {
 
 struct RequestExtra {
   SamplingParams sampling;
+  std::vector<TokenId> distinct_prompt;  // where a repetition penalty is of it
   std::vector<TokenId> stop_tokens;
   OwnedConstraint constraint;  // in the state behind the request's output; none when it has ended
   std::int64_t min_tokens = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/prng.h"
@@ -168,31 +169,39 @@ void Sampler::keep_to(OutputConstraint& constraint, std::span<const TokenId> end
   }
 }
 
-// Each token of the history is penalized once, where it is met first; the counts are put back to 0
-// on the way.
+// Presence and frequency are of the output alone. The counts are put back to 0 at the end.
 void Sampler::penalize(const SamplingParams& params, const SamplingHistory& history) {
   const auto prompt_tokens = static_cast<std::size_t>(history.prompt_tokens);
-  for (const TokenId token : history.tokens) {
-    STEMMA_CHECK(token >= 0 && static_cast<std::size_t>(token) < logits_.size(),
-                 "a token of the history is in the vocabulary");
-  }
-  for (const TokenId token : history.tokens.subspan(prompt_tokens)) {
-    ++counts_[static_cast<std::size_t>(token)];
-  }
-  for (const TokenId token : history.tokens) {
-    const auto i = static_cast<std::size_t>(token);
-    if (seen_[i] != 0) continue;
-    seen_[i] = 1;
-    float& logit = logits_[i];
-    logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
-    if (counts_[i] > 0) {
-      logit -= params.presence_penalty + params.frequency_penalty * static_cast<float>(counts_[i]);
+  const std::span<const TokenId> outputs = history.tokens.subspan(prompt_tokens);
+  std::span<const TokenId> prompt = history.distinct_prompt;
+  if (prompt.empty()) prompt = history.tokens.first(prompt_tokens);
+  if (params.repetition_penalty == 1) prompt = {};
+  for (const std::span<const TokenId> tokens : {prompt, outputs}) {
+    for (const TokenId token : tokens) {
+      STEMMA_CHECK(token >= 0 && static_cast<std::size_t>(token) < logits_.size(),
+                   "a token of the history is in the vocabulary");
     }
   }
-  for (const TokenId token : history.tokens) {
-    counts_[static_cast<std::size_t>(token)] = 0;
-    seen_[static_cast<std::size_t>(token)] = 0;
+  for (const TokenId token : outputs) ++counts_[static_cast<std::size_t>(token)];
+  for (const std::span<const TokenId> tokens : {prompt, outputs}) {
+    for (const TokenId token : tokens) penalize_once(params, token);
   }
+  for (const std::span<const TokenId> tokens : {prompt, outputs}) {
+    for (const TokenId token : tokens) {
+      counts_[static_cast<std::size_t>(token)] = 0;
+      seen_[static_cast<std::size_t>(token)] = 0;
+    }
+  }
+}
+
+// Where it is met first.
+void Sampler::penalize_once(const SamplingParams& params, TokenId token) {
+  const auto i = static_cast<std::size_t>(token);
+  if (std::exchange(seen_[i], std::uint8_t{1}) != 0) return;
+  float& logit = logits_[i];
+  logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+  if (counts_[i] == 0) return;
+  logit -= params.presence_penalty + params.frequency_penalty * static_cast<float>(counts_[i]);
 }
 
 void Sampler::weigh(std::span<const float> logits, TokenId top, float temperature) {

@@ -4,7 +4,8 @@
 // Memory:     scratch of 21 bytes a vocabulary entry, taken at construction; sampling allocates
 //             nothing.
 // Cost:       O(vocab), plus O(n log n) for the n tokens that top-k or top-p has to rank: k, or
-//             those that are not too unlikely to matter.
+//             those that are not too unlikely to matter. Penalties: the output, and of a repetition
+//             penalty also the prompt, or what it has of each token once.
 // Not here:   where logits come from (transformer), stop conditions (stop_strings.h), a request's
 //             parameters (stemma/sampling.h). Invariants: I13.
 //
@@ -33,6 +34,9 @@ inline constexpr float kLeastTopP = 1e-6F;
 struct SamplingHistory {
   std::span<const TokenId> tokens = {};
   std::int64_t prompt_tokens = 0;
+  // Each token of the prompt once, where somebody has them ready: all of a long prompt is then not
+  // looked at for each output token. Empty: nobody has.
+  std::span<const TokenId> distinct_prompt = {};
 
   // The number of the output token that is sampled next.
   std::int64_t output_position() const {
@@ -80,6 +84,7 @@ class Sampler {
   void take_allowed(std::span<const float> logits, std::span<const TokenId> allowed);
   void keep_to(OutputConstraint& constraint, std::span<const TokenId> ends);
   void penalize(const SamplingParams& params, const SamplingHistory& history);
+  void penalize_once(const SamplingParams& params, TokenId token);
   // Fills weights_ with exp((logit - max) / temperature): the most likely token has 1.
   void weigh(std::span<const float> logits, TokenId top, float temperature);
   double sum_runs(double min_weight);

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <string>
 
 #include "base/prng.h"
@@ -213,6 +214,40 @@ TEST(SamplerPenalties, PresenceAndFrequencyCountTheOutputOnly) {
   params.frequency_penalty = 0.5f;
   EXPECT_EQ(sample({2, 0.7f}, params, {0, 0}, 0), 0);
   EXPECT_EQ(sample({2, 0.7f}, params, {0, 0, 0}, 0), 1);
+}
+
+// What would end the program is not met: a token outside of the vocabulary.
+TEST(SamplerPenalties, DoNotLookAtAllOfALongPromptForEachToken) {
+  Sampler sampler(3);
+  const std::vector<float> logits = {4, 3, 1};
+  const std::vector<TokenId> tokens = {0, 0, 99, 1};
+  SamplingParams of_output;
+  of_output.presence_penalty = 2;
+  EXPECT_EQ(sampler.try_sample(logits, of_output, {tokens, 3}), 0);
+  SamplingParams of_all;
+  of_all.repetition_penalty = 5;
+  const std::vector<TokenId> once = {0};
+  EXPECT_EQ(sampler.try_sample(logits, of_all, {tokens, 3, once}), 2);
+}
+
+TEST(SamplerPenalties, AreTheSameWhereThePromptsTokensAreReadyOnce) {
+  Prng prng(kSeed);
+  Sampler sampler(20);
+  for (int i = 0; i < 500; ++i) {
+    std::vector<float> logits(20);
+    for (float& logit : logits) logit = static_cast<float>(prng.unit() * 4 - 2);
+    std::vector<TokenId> tokens(static_cast<std::size_t>(prng.below(40)));
+    for (TokenId& token : tokens) token = static_cast<TokenId>(prng.below(20));
+    const std::int64_t prompt = prng.below(std::ssize(tokens) + 1);
+    const std::set<TokenId> distinct(tokens.begin(), tokens.begin() + prompt);
+    const std::vector<TokenId> once(distinct.begin(), distinct.end());
+    SamplingParams params = sampled(1);
+    params.repetition_penalty = 1.7f;
+    params.presence_penalty = 0.5f;
+    params.frequency_penalty = prng.below(2) == 0 ? 0.0f : 0.3f;
+    EXPECT_EQ(sampler.try_sample(logits, params, {tokens, prompt, once}),
+              sampler.try_sample(logits, params, {tokens, prompt}));
+  }
 }
 
 TEST(SamplerPenalties, LeaveNothingBehindForTheNextRequest) {
