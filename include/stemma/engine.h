@@ -175,8 +175,9 @@ class Engine {
   void resend_kv_events() { kv_->resend_events(); }
 
   // What the device and the tiers have of `tokens` now, and the cached text that is nearest to
-  // them, with at most `next_tokens_max` tokens of what it goes on with. Changes nothing. nullopt
-  // where nothing is shared or no namespace can be opened. `adapter` as in RequestSpec.
+  // them, with at most `next_tokens_max` tokens of what it goes on with. Changes nothing, and opens
+  // no namespace. nullopt where nothing is shared or there is no such adapter. `adapter` as in
+  // RequestSpec.
   // REQUIRES: tokens not empty. O(nodes).
   std::optional<CacheExplanation> explain(const NamespaceDigest& digest,
                                           std::span<const TokenId> tokens,

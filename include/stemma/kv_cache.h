@@ -39,6 +39,7 @@ struct AuditHold;
 struct AuditRow;
 struct CachedText;
 struct FoundText;
+struct Graft;
 class LayerGate;
 class MetricVisitor;
 class PageSpace;
@@ -178,11 +179,8 @@ class KvCache {
   // Pages of the device, and what its tiers count.
   void visit_metrics(MetricVisitor& visitor) const;
 
-  // For people: why begin finds no more of `tokens`; the cached text nearest to them, with at most
-  // `next_tokens_max` tokens of what it goes on with. REQUIRES: shares(); tokens not empty.
+  // For people: why begin finds no more of `tokens`. REQUIRES: shares(); tokens not empty.
   PrefixEndReport why_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
-  NearestText nearest(NamespaceId ns, std::span<const TokenId> tokens,
-                      std::int64_t next_tokens_max) const;
   // Tokens of `tokens` that the namespace of `digest` would find, went it on from what `ns` does.
   std::int64_t found_beside(NamespaceId ns, const NamespaceDigest& digest,
                             std::span<const TokenId> tokens) const;
@@ -230,7 +228,7 @@ class KvCache {
   // See RadixPrefixCache::set_quota, of the pages of the device; of host memory, if there is any,
   // the same share. Nothing where nothing is shared. REQUIRES: 0 <= pages <= total_pages().
   void set_quota(const NamespaceFamily& tenant, std::int64_t pages);
-  std::vector<TenantQuota> quotas(Tier tier) const;  // REQUIRES: kDevice or kHost
+  std::vector<TenantQuota> quotas(Tier tier) const;      // REQUIRES: kDevice or kHost
 
   // Evicts up to `pages`, coldest first; how many. REQUIRES: pages >= 0; no step is in flight.
   std::int64_t evict(std::int64_t pages);
@@ -262,11 +260,12 @@ class KvCache {
  private:
   friend class Sequence;
   friend class KvCacheAudit;
+  friend class TextReporter;
   KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock, const Clock& clock);
   Status open_tiering(LowerTiers& lower);
   RadixPrefixCache& tree() const;
   Sequence::Published match(NamespaceId ns, std::span<const TokenId> tokens);
-  FoundText find(NamespaceId ns, std::span<const TokenId> tokens) const;
+  FoundText find(const Graft& graft, std::span<const TokenId> tokens) const;
   std::int64_t find_below(Tier tier, NamespaceId ns, std::span<const TokenId> tokens) const;
   bool publish(Sequence& sequence, PrefixLock& held, std::span<const TokenId> tokens);
   void back_up_windows(const Sequence& sequence, std::int64_t first_token);
@@ -278,7 +277,6 @@ class KvCache {
   void quarantine_all(NamespaceId ns);
   const RadixPrefixCache* tree_or_null(Tier tier) const;
   bool can_get(std::int64_t pages) const;
-  PrefixEndReport why_match_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
   std::int64_t held_pages(const Sequence& sequence) const;
   std::int64_t reservable_pages() const;
   KvCacheOptions options_;

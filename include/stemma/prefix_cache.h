@@ -207,8 +207,8 @@ class PrefixCache {
 
   // The short name of a namespace; the same digest gives the same id while it is open. Prefixes of
   // different namespaces never meet. What it caches outlives closing it, until its name is needed
-  // for another: where all are taken, one that is closed and empty gives its name, and pages are
-  // evicted (to `evicted_or_null`) until there is one. nullopt: the cache has no more names.
+  // for another: where all are taken, one that has nothing gives its name; where none is empty, the
+  // least lately used ones, one in 64, lose all (to `evicted_or_null`). nullopt: all are held.
   virtual std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest,
                                                         OwnedPages* evicted_or_null) = 0;
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) {

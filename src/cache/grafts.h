@@ -36,22 +36,35 @@ struct FoundText {
   std::int64_t evictable_tokens = 0;  // of `tokens`, that nobody holds
 };
 
+// What a namespace goes on from.
+struct Graft {
+  NamespaceId own_ns;
+  NamespaceId shared_ns;
+  std::int64_t shared_tokens = 0;  // 0: the namespace is not grafted
+
+  GraftedText split(std::span<const TokenId> tokens) const {
+    const auto shared = std::min(static_cast<std::size_t>(shared_tokens), tokens.size());
+    return {shared_ns, tokens.first(shared), tokens.subspan(shared)};
+  }
+};
+
 class Grafts {
  public:
   // What `ns` goes on from; an invalid namespace and no tokens: nothing.
   void set(NamespaceId ns, NamespaceId shared_ns, std::int64_t shared_tokens) {
     if (grafts_.size() <= ns.index()) grafts_.resize(ns.index() + 1);
-    grafts_[ns.index()] = {shared_ns, shared_tokens};
+    grafts_[ns.index()] = {ns, shared_ns, shared_tokens};
   }
 
+  Graft of(NamespaceId ns) const {
+    return ns.index() < grafts_.size() ? grafts_[ns.index()] : Graft{.own_ns = ns, .shared_ns = {}};
+  }
   NamespaceId shared_ns(NamespaceId ns) const { return of(ns).shared_ns; }
   // 0: it is not grafted.
   std::int64_t shared_tokens(NamespaceId ns) const { return of(ns).shared_tokens; }
 
   GraftedText split(NamespaceId ns, std::span<const TokenId> tokens) const {
-    const Graft graft = of(ns);
-    const auto shared = std::min(static_cast<std::size_t>(graft.shared_tokens), tokens.size());
-    return {graft.shared_ns, tokens.first(shared), tokens.subspan(shared)};
+    return of(ns).split(tokens);
   }
 
   // How many of the first tokens of equal texts are the same pages in both namespaces, at most.
@@ -75,14 +88,6 @@ class Grafts {
   }
 
  private:
-  struct Graft {
-    NamespaceId shared_ns;
-    std::int64_t shared_tokens = 0;
-  };
-  Graft of(NamespaceId ns) const {
-    return ns.index() < grafts_.size() ? grafts_[ns.index()] : Graft();
-  }
-
   std::vector<Graft> grafts_;  // by namespace
 };
 

@@ -12,6 +12,7 @@ Result<std::unique_ptr<HostTier>> HostTier::open(const KvCacheOptions& options,
   PrefixCacheOptions tree{tier->allocator_};
   tree.page_size = options.page_size;
   tree.eviction = options.tiers.host_eviction;
+  tree.namespaces_max = options.namespaces_max;
   tree.clock = &clock;
   tree.creditors = extent.creditors;
   STEMMA_ASSIGN_OR_RETURN(tier->tree_, RadixPrefixCache::open(tree));

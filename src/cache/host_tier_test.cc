@@ -22,6 +22,7 @@ class HostTierTest : public ::testing::Test {
   HostTierTest() {
     KvCacheOptions options;
     options.page_size = 1;
+    options.namespaces_max = 1024;
     host = HostTier::open(options, {.pages = 8}, clock).value();
   }
 

@@ -35,6 +35,7 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                         PrefixCacheOptions{.allocator = cache->allocator_,
                                            .page_size = options.page_size,
                                            .eviction = options.eviction,
+                                           .namespaces_max = options.namespaces_max,
                                            .lookup_hash_bits = 32,
                                            .hash_seed = std::nullopt,
                                            .clock = &cache->clock_,
@@ -119,15 +120,17 @@ std::int64_t KvCache::common_tokens(NamespaceId a, NamespaceId b, std::int64_t t
 
 std::int64_t KvCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
-  return find(ns, tokens.first(tokens.size() - 1)).usable_tokens;
+  return find(grafts_->of(ns), tokens.first(tokens.size() - 1)).usable_tokens;
 }
 
-FoundText KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) const {
+// A namespace without a name has nothing.
+FoundText KvCache::find(const Graft& graft, std::span<const TokenId> tokens) const {
   const bool windowed = windows_ != nullptr && shares();
   const std::span<PageId> row = windowed ? windows_->row_scratch() : std::span<PageId>();
-  const GraftedText text = grafts_->split(ns, tokens);
+  const GraftedText text = graft.split(tokens);
   const auto probe_part = [&](NamespaceId part_ns, std::span<const TokenId> part,
                               std::int64_t first_token) {
+    if (!part_ns.valid()) return PrefixProbe();
     if (!windowed) return prefix_->probe(part_ns, part);
     const auto rest = row.subspan(static_cast<std::size_t>(first_token / page_size()));
     return tree().probe(part_ns, part, rest);
@@ -137,8 +140,9 @@ FoundText KvCache::find(NamespaceId ns, std::span<const TokenId> tokens) const {
     found.tokens += part.matched_tokens;
     found.evictable_tokens += part.evictable_tokens;
   };
-  if (text.shared_ns.valid()) add(probe_part(text.shared_ns, text.shared, 0));
-  if (found.tokens == std::ssize(text.shared)) add(probe_part(ns, text.own, found.tokens));
+  if (!text.shared.empty()) add(probe_part(text.shared_ns, text.shared, 0));
+  if (found.tokens == std::ssize(text.shared))
+    add(probe_part(graft.own_ns, text.own, found.tokens));
   found.usable_tokens = found.tokens;
   if (windowed) {
     const auto pages = static_cast<std::size_t>(found.tokens / page_size());
@@ -167,7 +171,7 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
   std::span<const TokenId> wanted = tokens.first(tokens.size() - 1);
   FoundText found;
   if (windows_ != nullptr) {
-    found = find(ns, wanted);
+    found = find(grafts_->of(ns), wanted);
     wanted = wanted.first(static_cast<std::size_t>(found.usable_tokens));
   }
   Sequence sequence(this, row->release(), match(ns, wanted), std::ssize(tokens));
@@ -358,7 +362,8 @@ std::int64_t KvCache::adopt(Sequence& sequence, std::span<const TokenId> tokens,
   commit(sequence, tokens.first(static_cast<std::size_t>(computed_tokens)));
   const auto wanted = tokens.first(tokens.size() - 1);
   const std::int64_t published = sequence.published_tokens();
-  const std::int64_t found = find(sequence.prefix_.namespace_id(), wanted).usable_tokens;
+  const std::int64_t found =
+      find(grafts_->of(sequence.prefix_.namespace_id()), wanted).usable_tokens;
   if (!shares() || !sequence.publishes_ || found <= computed_tokens ||
       found < sequence.capacity_tokens()) {
     return computed_tokens;
@@ -440,9 +445,9 @@ std::int64_t KvCache::available_pages() const {
 
 std::int64_t KvCache::available_pages_beside(NamespaceId ns,
                                              std::span<const TokenId> tokens) const {
-  FoundText found = find(ns, tokens.first(tokens.size() - 1));
+  FoundText found = find(grafts_->of(ns), tokens.first(tokens.size() - 1));
   if (found.usable_tokens < found.tokens) {  // begin holds what can be gone on from
-    found = find(ns, tokens.first(static_cast<std::size_t>(found.usable_tokens)));
+    found = find(grafts_->of(ns), tokens.first(static_cast<std::size_t>(found.usable_tokens)));
   }
   return available_pages() - found.evictable_tokens / page_size();
 }

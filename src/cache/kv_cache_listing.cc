@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/math.h"
 #include "cache/grafts.h"
+#include "cache/text_report.h"
 #include "cache/tiering.h"
 #include "cache/windows.h"
 #include "prefix/radix_prefix_cache.h"
@@ -18,45 +18,8 @@ const RadixPrefixCache* KvCache::tree_or_null(Tier tier) const {
   return shares() ? &tree() : nullptr;
 }
 
-// Where windows have gone, what could be gone on from is less than what the tree finds.
 PrefixEndReport KvCache::why_ends(NamespaceId ns, std::span<const TokenId> tokens) const {
-  STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
-  PrefixEndReport report = why_match_ends(ns, tokens);
-  if (windows_ == nullptr) return report;
-  const std::int64_t usable = probe(ns, tokens);
-  const std::int64_t most = round_down(std::ssize(tokens) - 1, page_size());
-  if (usable < std::min(report.matched_tokens, most)) {
-    report = {.matched_tokens = usable, .end = PrefixEnd::kWindow};
-  }
-  return report;
-}
-
-// Of a text that goes on from a shared part, the first part that is not whole tells.
-PrefixEndReport KvCache::why_match_ends(NamespaceId ns, std::span<const TokenId> tokens) const {
-  const GraftedText text = grafts_->split(ns, tokens);
-  if (!text.shared_ns.valid()) return tree().why_ends(ns, tokens);
-  const auto shared = std::ssize(text.shared);
-  if (text.own.empty() || prefix_->probe(text.shared_ns, text.shared).matched_tokens < shared) {
-    return tree().why_ends(text.shared_ns,
-                           tokens.first(std::min(tokens.size(), text.shared.size() + 1)));
-  }
-  PrefixEndReport report = tree().why_ends(ns, text.own);
-  report.matched_tokens += shared;
-  return report;
-}
-
-NearestText KvCache::nearest(NamespaceId ns, std::span<const TokenId> tokens,
-                             std::int64_t next_tokens_max) const {
-  const GraftedText text = grafts_->split(ns, tokens);
-  if (!text.shared_ns.valid()) return tree().nearest(ns, tokens, next_tokens_max);
-  const auto shared = std::ssize(text.shared);
-  if (text.own.empty() || prefix_->probe(text.shared_ns, text.shared).matched_tokens < shared) {
-    return tree().nearest(text.shared_ns, text.shared, next_tokens_max);
-  }
-  NearestText nearest = tree().nearest(ns, text.own, next_tokens_max);
-  nearest.matched_tokens += shared;
-  nearest.common_tokens += shared;
-  return nearest;
+  return TextReporter(*this).why_ends(grafts_->of(ns), tokens);
 }
 
 std::int64_t KvCache::found_beside(NamespaceId ns, const NamespaceDigest& digest,

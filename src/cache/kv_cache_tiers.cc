@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cache/grafts.h"
+#include "cache/text_report.h"
 #include "cache/tiering.h"
 #include "cache/windows.h"
 #include "prefix/radix_prefix_cache.h"
@@ -61,7 +62,7 @@ std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const 
   const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
   const auto own = tiering_->try_promote(ns, text.own);
   if (!text.shared_ns.valid()) return own;
-  const FoundText found = find(text.shared_ns, text.shared);
+  const FoundText found = find(grafts_->of(text.shared_ns), text.shared);
   const bool windows_gone = found.usable_tokens < found.tokens && !own.has_value();
   if (found.tokens == std::ssize(text.shared) && !windows_gone) return own;
   if (own.has_value()) tiering_->promotions().leave(*own);
@@ -168,21 +169,15 @@ std::int64_t KvCache::probe_stores(NamespaceId ns, std::span<const TokenId> toke
   return find_below(Tier::kDisk, ns, tokens);
 }
 
-// In host memory, or in page stores. What goes on from a shared part counts where that is whole,
-// here or below.
+// In host memory, or in page stores.
 std::int64_t KvCache::find_below(Tier tier, NamespaceId ns, std::span<const TokenId> tokens) const {
   if (tiering_ == nullptr) return 0;
-  const auto probe = [&](NamespaceId part_ns, std::span<const TokenId> part) {
+  const Graft graft = grafts_->of(ns);
+  return TextReporter(*this).find_below(graft, tokens, [&](bool shared, auto part) {
+    const NamespaceId part_ns = shared ? graft.shared_ns : ns;
     return tier == Tier::kHost ? tiering_->probe_host(part_ns, part)
-                               : tiering_->probe_stores(part_ns, part);
-  };
-  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
-  if (!text.shared_ns.valid()) return probe(ns, text.own);
-  const std::int64_t shared = probe(text.shared_ns, text.shared);
-  const auto whole = std::ssize(text.shared);
-  if (shared < whole && prefix_->probe(text.shared_ns, text.shared).matched_tokens < whole)
-    return shared;
-  return whole + probe(ns, text.own);
+                               : tiering_->probe_stores(tree().digest(part_ns), part);
+  });
 }
 
 void KvCache::note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us) {

@@ -92,6 +92,8 @@ Status validate(const KvCacheOptions& options) {
   STEMMA_RETURN_IF_ERROR(at_most("requests_max", options.requests_max, 1 << 16));
   STEMMA_RETURN_IF_ERROR(at_least("context_tokens_max", options.context_tokens_max, 2));
   STEMMA_RETURN_IF_ERROR(at_most("context_tokens_max", options.context_tokens_max, kIdsMax - 1));
+  STEMMA_RETURN_IF_ERROR(at_least("namespaces_max", options.namespaces_max, 1));
+  STEMMA_RETURN_IF_ERROR(at_most("namespaces_max", options.namespaces_max, 1 << 20));
   STEMMA_RETURN_IF_ERROR(at_least("events_pages_max", options.events_pages_max, 0));
   STEMMA_RETURN_IF_ERROR(at_most("events_pages_max", options.events_pages_max, 1 << 24));
   STEMMA_RETURN_IF_ERROR(at_least("evicted_marks", options.evicted_marks, 0));

@@ -225,7 +225,7 @@ void Tiering::demote_ahead() {
 }
 
 // Whether host memory has the leaf, or will; counts the looks that this takes.
-bool Tiering::is_covered(const RadixPrefixCache::ColdLeaf& cold, int& looks) {
+bool Tiering::is_covered(const ColdLeaf& cold, int& looks) {
   const std::int64_t tokens = cold.lock.tokens();
   const std::int64_t losses = host_->space().evicted_pages() + counters_.unbacked;
   if (covered_.knows(cold.id, tokens, losses)) return true;
@@ -280,11 +280,10 @@ std::int64_t Tiering::probe_host(NamespaceId ns, std::span<const TokenId> tokens
 }
 
 // Keys cost more than looking them up: no more are computed than a group beyond what is there.
-std::int64_t Tiering::probe_stores(NamespaceId ns, std::span<const TokenId> tokens) {
+std::int64_t Tiering::probe_stores(const NamespaceDigest& digest, std::span<const TokenId> tokens) {
   constexpr std::size_t kGroupPages = 32;
   const auto size = static_cast<std::size_t>(device_.tree.page_size());
   std::span<const TokenId> rest = whole_pages(tokens);
-  const NamespaceDigest& digest = device_.tree.digest(ns);
   PageKeyChain chain(digest);
   std::array<PageKey, kGroupPages> keys;
   std::int64_t found = 0;

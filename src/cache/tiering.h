@@ -101,7 +101,7 @@ class Tiering {
   // Tokens of `tokens` in host memory, whatever the device has.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
   // Tokens of `tokens` in page stores that know without asking anybody. Counts as a use of them.
-  std::int64_t probe_stores(NamespaceId ns, std::span<const TokenId> tokens);
+  std::int64_t probe_stores(const NamespaceDigest& digest, std::span<const TokenId> tokens);
   // See Promotions. `tokens` are cut to whole pages.
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
   // See KvCache.
@@ -163,7 +163,7 @@ class Tiering {
   void pay_owed();
   void begin_next();
   void demote_ahead();
-  bool is_covered(const RadixPrefixCache::ColdLeaf& cold, int& looks);
+  bool is_covered(const ColdLeaf& cold, int& looks);
   std::size_t stored_pages(const NamespaceDigest& digest, std::span<const PageKey> keys);
   std::optional<std::string> audit_windowed() const;
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;

@@ -1,10 +1,12 @@
 // What the engine can tell of its cache: what a request cost, why its prefix ended where it did,
 // and what the cache has of a text.
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/math.h"
 #include "cache/load_costs.h"
+#include "cache/text_report.h"
 #include "engine/adapted_spec.h"
 #include "engine/request_extra.h"
 #include "sched/scheduler.h"
@@ -160,17 +162,14 @@ std::optional<CacheExplanation> Engine::explain(const NamespaceDigest& digest,
   if (*lease) enter_namespaces(lease->identity(), spec);
   const SharedPrefix* const shared =
       spec.shared_prefix.has_value() ? &*spec.shared_prefix : nullptr;
-  const std::optional<NamespaceId> ns = kv_->try_open_namespace(spec.namespace_digest, shared);
-  if (!ns.has_value()) return std::nullopt;
-  const PrefixEndReport report = kv_->why_ends(*ns, tokens);
-  CacheExplanation explanation = {.nearest = kv_->nearest(*ns, tokens, next_tokens_max),
-                                  .stop = stop_of(report.end),
-                                  .evicted_ago_us = ago_us(report, parts_.clock),
-                                  .host_tokens = kv_->probe_host(*ns, tokens),
-                                  .store_tokens = kv_->probe_stores(*ns, tokens),
-                                  .saved_us = saved_us(report.matched_tokens)};
-  kv_->close_namespace(*ns);
-  return explanation;
+  TextReport report =
+      TextReporter(*kv_).report(spec.namespace_digest, shared, tokens, next_tokens_max);
+  return CacheExplanation{.nearest = std::move(report.nearest),
+                          .stop = stop_of(report.end.end),
+                          .evicted_ago_us = ago_us(report.end, parts_.clock),
+                          .host_tokens = report.host_tokens,
+                          .store_tokens = report.store_tokens,
+                          .saved_us = saved_us(report.end.matched_tokens)};
 }
 
 }  // namespace stemma

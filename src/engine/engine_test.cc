@@ -113,6 +113,33 @@ class EngineTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
+// All names but one are tenants', of which each has pages.
+TEST_F(EngineTest, ToExplainATextOpensNoNamespace) {
+  options_.kv.namespaces_max = 3;
+  open();
+  for (const int tenant : {1, 2, 3}) {
+    RequestSpec asked = spec({1, 2, 3, 4, 5, 6, 7, 8, 9}, 1);
+    asked.namespace_digest.bytes[0] = static_cast<std::uint8_t>(tenant);
+    ASSERT_TRUE(engine_->submit(std::move(asked)).ok());
+    run();
+  }
+  const std::vector<TokenId> text = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  const SharedPrefix shared = {.digest = {{8}}, .tokens = 4};
+  for (const SharedPrefix* shared_or_null : {static_cast<const SharedPrefix*>(nullptr), &shared}) {
+    const auto told = engine_->explain({{9}}, text, 4, shared_or_null);
+    ASSERT_TRUE(told.has_value());
+    EXPECT_EQ(told->nearest.matched_tokens, 0);
+    EXPECT_EQ(told->stop, PrefixStop::kCold);
+    EXPECT_EQ(engine_->explain({{9}}, std::span(text).first(3), 4, shared_or_null)->stop,
+              PrefixStop::kTail);
+  }
+  EXPECT_EQ(engine_->kv().evicted_pages(), 0);
+  for (const int tenant : {1, 2, 3}) {
+    const NamespaceDigest digest = {{static_cast<std::uint8_t>(tenant)}};
+    EXPECT_EQ(engine_->explain(digest, text, 4)->nearest.matched_tokens, 8);
+  }
+}
+
 TEST_F(EngineTest, RefusesAtTheDoorWithTheNumbers) {
   open();
   EXPECT_EQ(refusal(spec({}, 1)), "prompt must have at least one token");

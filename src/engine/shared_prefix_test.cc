@@ -73,6 +73,18 @@ TEST_F(SharedPrefixTest, WhereItIsColdNoOtherNamespaceHasMore) {
   EXPECT_EQ(answers_[id].stats.stop, PrefixStop::kCold);
 }
 
+// Whoever asks for the first time, and has no namespace yet.
+TEST_F(SharedPrefixTest, IsExplainedToATenantThatHasNothing) {
+  open();
+  ask(prompt(2), 3, 1);
+  const SharedPrefix shared = {.digest = {{kShared}}, .tokens = kSharedTokens};
+  const auto told = engine_->explain({{2}}, prompt(2), 8, &shared);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->nearest.matched_tokens, 20);
+  EXPECT_TRUE(told->nearest.cached_next.empty());
+  EXPECT_EQ(told->stop, PrefixStop::kCold);
+}
+
 TEST_F(SharedPrefixTest, IsComputedOnceByTenantsThatComeTogether) {
   options_.shadow_audit_percent = 0;
   options_.scheduler.chunk_tokens_max = 8;

@@ -16,8 +16,10 @@ NoPrefixCache::~NoPrefixCache() {
 std::optional<NamespaceId> NoPrefixCache::try_open_namespace(const NamespaceDigest& digest,
                                                              OwnedPages*) {
   const std::optional<NamespaceId> ns = namespaces_.try_open(digest);
-  if (ns.has_value()) return ns;
-  return namespaces_.try_rename(digest, [](NamespaceId) { return true; });
+  const NamespaceId closed = namespaces_.first_closed_or_none();
+  if (ns.has_value() || !closed.valid()) return ns;
+  namespaces_.rename(closed, digest);
+  return closed;
 }
 
 void NoPrefixCache::close_namespace(NamespaceId ns) {

@@ -28,6 +28,8 @@ struct FixtureOptions {
   const Clock* clock = nullptr;
   std::int64_t events_pages_max = 0;
   std::int64_t creditors = 0;
+  std::int64_t namespaces_max = 4;
+  std::int64_t evicted_marks = 0;
 };
 
 // first, first + 1, … : `count` tokens.
@@ -67,7 +69,8 @@ class PrefixFixture {
     cache_options.lookup_hash_bits = options.hash_bits;
     cache_options.hash_seed = 1;
     cache_options.clock = options.clock;
-    cache_options.namespaces_max = 4;
+    cache_options.namespaces_max = options.namespaces_max;
+    cache_options.evicted_marks = options.evicted_marks;
     cache_options.events_pages_max = options.events_pages_max;
     cache_options.creditors = options.creditors;
     cache = RadixPrefixCache::open(cache_options).value();

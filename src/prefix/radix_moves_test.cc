@@ -113,7 +113,7 @@ TEST(LockColdest, TakesWhatIsWaitedForLastAndWhatIsNextOfItVeryLast) {
   for (const TokenId first : {0, 10, 20}) fixture.add(counted(first, 3));
   fixture.cache->want(fixture.ns, counted(0, 3), 0);
   fixture.cache->want(fixture.ns, counted(10, 3), 1);
-  std::vector<RadixPrefixCache::ColdLeaf> held;
+  std::vector<ColdLeaf> held;
   for (const TokenId first : {20, 10, 0}) {
     auto cold = fixture.cache->try_lock_coldest();
     ASSERT_TRUE(cold.has_value());

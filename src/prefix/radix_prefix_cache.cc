@@ -59,6 +59,7 @@ RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOr
       debts_(nodes_max_of(options), options.creditors),
       path_(order.keyed() ? 0 : static_cast<std::size_t>(options.allocator.total_pages())),
       namespaces_(options.namespaces_max),
+      namespace_of_(static_cast<std::size_t>(nodes_max_of(options)), Backing::kSmall),
       log_or_null_(
           options.events_pages_max == 0
               ? nullptr
@@ -72,30 +73,6 @@ RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOr
 
 RadixPrefixCache::~RadixPrefixCache() {
   reset();
-}
-
-std::optional<NamespaceId> RadixPrefixCache::try_open_namespace(const NamespaceDigest& digest,
-                                                                OwnedPages* evicted_or_null) {
-  constexpr std::int64_t kPagesAtOnce = 64;
-  std::optional<NamespaceId> ns = namespaces_.try_open(digest);
-  if (ns.has_value() && ns->index() == roots_.size()) roots_.push_back(tree_.add_root(now_));
-  const auto is_empty = [this](NamespaceId candidate) {
-    const RadixNode& root = tree_.node(roots_[candidate.index()]);
-    return root.children == 0 && root.lock_count == 0;
-  };
-  while (!ns.has_value() && !namespaces_.all_open()) {
-    ns = namespaces_.try_rename(digest, is_empty);
-    if (ns.has_value()) break;
-    OwnedPages evicted = evict(kPagesAtOnce);
-    if (evicted.empty()) break;
-    if (evicted_or_null != nullptr) evicted_or_null->append(std::move(evicted));
-  }
-  if (ns.has_value() && quotas_.any()) quotas_.name_root(roots_[ns->index()], family_of(digest));
-  return ns;
-}
-
-void RadixPrefixCache::close_namespace(NamespaceId ns) {
-  namespaces_.close(ns);
 }
 
 PrefixProbe RadixPrefixCache::probe(NamespaceId ns, std::span<const TokenId> tokens) const {
@@ -276,6 +253,7 @@ NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tok
   announce(parent, tokens, pages);
   if (quotas_.any()) quotas_.count(parent, pages.pages());
   const RadixNode& above = tree_.node(parent);
+  if (above.is_root()) namespaces_.note_used(namespace_of(parent));
   if (above.children == 0 && above.lock_count == 1 && !above.is_root()) {
     tree_.grow(parent, tokens, std::move(pages));
     return parent;
@@ -296,7 +274,10 @@ void RadixPrefixCache::drop(NodeSlot leaf) {
   wanted_.forget(leaf);
   if (quotas_.any()) parked_.forget(leaf);
   RadixNode& parent = tree_.node(gone.parent);
-  if (parent.is_root()) return;
+  if (parent.is_root()) {
+    if (parent.children == 0) namespaces_.note_empty(namespace_of(gone.parent));
+    return;
+  }
   parent.last_use = std::max(parent.last_use, gone.last_use);
   parent.aging = std::max(parent.aging, gone.aging);
   parent.priority = std::max(parent.priority, gone.priority);
@@ -316,7 +297,7 @@ void RadixPrefixCache::unlock(void* node, std::int64_t tokens) noexcept {
     if (--held.lock_count != 0 || held.is_root()) continue;
     usage_.locked_tokens -= tokens_in(held);
     if (held.unlinked) {  // nothing is below it: all of that was held from here on (I3)
-      free_pages(at);
+      take_pages(at).reset();
       continue;
     }
     usage_.evictable_tokens += tokens_in(held);
@@ -401,25 +382,11 @@ PageKey RadixPrefixCache::last_key(NodeSlot slot) {
   return PageKeyHasher::root(digest_of(slot));
 }
 
-NamespaceId RadixPrefixCache::namespace_of(NodeSlot root) const {
-  const auto found = std::find(roots_.begin(), roots_.end(), root);
-  return NamespaceId(static_cast<std::int32_t>(found - roots_.begin()));
-}
-
-const NamespaceDigest& RadixPrefixCache::digest_of(NodeSlot root) const {
-  return namespaces_.digest(namespace_of(root));
-}
-
 // The first bytes of the digest: equal for equal namespaces, and for hardly any others.
 std::uint64_t RadixPrefixCache::seed_of(NodeSlot root) const {
   std::uint64_t seed = 0;
   std::memcpy(&seed, digest_of(root).bytes.data(), sizeof seed);
   return seed;
-}
-
-NodeSlot RadixPrefixCache::root_of(NamespaceId ns) const {
-  STEMMA_CHECK(namespaces_.contains(ns), "a namespace is opened before it is used");
-  return roots_[ns.index()];
 }
 
 NodeSlot RadixPrefixCache::slot_of(const void* node) const noexcept {

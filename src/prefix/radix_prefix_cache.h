@@ -14,6 +14,7 @@
 #include "prefix/evicted_marks.h"
 #include "prefix/eviction_index.h"
 #include "prefix/eviction_order.h"
+#include "prefix/locked_text.h"
 #include "prefix/namespace_registry.h"
 #include "prefix/page_debts.h"
 #include "prefix/page_key.h"
@@ -48,6 +49,8 @@ class RadixPrefixCache final : public PrefixCache {
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest,
                                                 OwnedPages* evicted_or_null) override;
   void close_namespace(NamespaceId ns) override;
+  // The namespace of `digest`, which stays as it is, open or closed; nullopt: it has nothing.
+  std::optional<NamespaceId> find_namespace(const NamespaceDigest& digest) const;
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
   // As probe, and writes the pages that it finds, in token order. REQUIRES: out has room for them.
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens, std::span<PageId> out) const;
@@ -86,11 +89,6 @@ class RadixPrefixCache final : public PrefixCache {
   PrefixLock share(const PrefixLock& held);
   // Writes the tokens of what is held. REQUIRES: out.size() == held.tokens().
   void copy_tokens(const PrefixLock& held, std::span<TokenId> out) const;
-  struct ColdLeaf {
-    PrefixLock lock;
-    NodeId id;
-    std::int64_t own_tokens = 0;  // of what is held, at its end: those that no other text has
-  };
   // Locks the leaf that goes next, with all that it continues; it then goes no more, and the next
   // call locks another: what is waited for last. No use of it. nullopt if there is none.
   std::optional<ColdLeaf> try_lock_coldest();
@@ -109,10 +107,6 @@ class RadixPrefixCache final : public PrefixCache {
   // held). REQUIRES: it is a page of what is held, or the one behind.
   std::int64_t owed_end(const PrefixLock& held, std::int64_t first_page,
                         std::int64_t creditor) const;
-  struct OwedText {
-    PrefixLock lock;    // to the end of the node where the pages end
-    PageStretch pages;  // of the text; at least one
-  };
   // What has been owed longest, with what is owed before it: owed no more. No use of it. nullopt if
   // nothing is owed. O(nodes held).
   std::optional<OwedText> try_take_owed(std::int64_t creditor);
@@ -169,7 +163,7 @@ class RadixPrefixCache final : public PrefixCache {
                             const RadixPrefixCache* twin_or_null = nullptr) const;
   // The text down to a node; nullopt if there is no such node any more. O(nodes); allocates.
   std::optional<NodeText> try_text(NodeId id) const;
-  // As probe, in whichever namespace stands for `digest`. O(namespaces) more.
+  // As probe, in whichever namespace stands for `digest`. O(log namespaces) more.
   TextEnd probe_by_digest(const NamespaceDigest& digest, std::span<const TokenId> tokens) const;
 
   const EvictionOrder& order() const noexcept { return order_; }
@@ -188,6 +182,9 @@ class RadixPrefixCache final : public PrefixCache {
   std::int64_t copy_page_keys(void* node, std::int64_t tokens, std::int64_t first_page,
                               std::span<PageKey> out) override;
 
+  NamespaceId rename_closed_or_none(const NamespaceDigest& digest, OwnedPages* evicted_or_null);
+  NamespaceId first_free_or_none(NamespaceId first) const;
+  OwnedPages empty_least_used();
   NodeSlot root_of(NamespaceId ns) const;
   NodeSlot root_above(NodeSlot slot) const;
   NodeSlot slot_of(const void* node) const noexcept;
@@ -225,11 +222,11 @@ class RadixPrefixCache final : public PrefixCache {
   // These nodes and all below them that a walk may find, each before those below it.
   std::vector<NodeSlot> subtrees(std::vector<NodeSlot> tops) const;
   std::int64_t hide(std::span<const NodeSlot> nodes);
-  void drop_leaf(NodeSlot leaf);
-  void free_pages(NodeSlot leaf);
+  OwnedPages take_leaf(NodeSlot leaf);
+  OwnedPages take_pages(NodeSlot leaf);
   void append_keys(NodeSlot slot, std::vector<PageKey>& keys);
   void append_windowed_keys(NodeSlot slot, std::vector<PageKey>& keys);
-  NamespaceId namespace_of(NodeSlot root) const;
+  NamespaceId namespace_of(NodeSlot root) const { return namespace_of_[root.index()]; }
   NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
                    std::int32_t priority);
   void drop(NodeSlot leaf);
@@ -278,7 +275,8 @@ class RadixPrefixCache final : public PrefixCache {
   PageDebts debts_;
   UntouchedArray<PageId> path_;  // scratch of complete and announce, for one path
   NamespaceRegistry namespaces_;
-  std::vector<NodeSlot> roots_;  // by namespace
+  std::vector<NodeSlot> roots_;               // by namespace
+  UntouchedArray<NamespaceId> namespace_of_;  // by node, of roots
   PageKeyHasher key_hasher_;
   std::unique_ptr<PrefixEventLog> log_or_null_;  // with one, every page that is found has its key
   std::unique_ptr<EvictedMarks> marks_or_null_;

@@ -130,6 +130,7 @@ std::optional<std::string> RadixPrefixCache::audit_index() const {
     if (!tree_.nodes().exists(roots_[ns]) || !tree_.node(roots_[ns]).is_root()) {
       return "a namespace has no root";
     }
+    if (namespace_of(roots_[ns]).index() != ns) return "a root is another namespace's";
   }
   return std::nullopt;
 }

@@ -36,7 +36,7 @@ std::int64_t RadixPrefixCache::owed_end(const PrefixLock& held, std::int64_t fir
   return end;
 }
 
-std::optional<RadixPrefixCache::OwedText> RadixPrefixCache::try_take_owed(std::int64_t creditor) {
+std::optional<OwedText> RadixPrefixCache::try_take_owed(std::int64_t creditor) {
   const NodeSlot end = debts_.oldest_or_none(creditor);
   if (!end.valid()) return std::nullopt;
   PageStretch own = debts_.take(end, creditor);

@@ -179,13 +179,11 @@ std::vector<TokenId> RadixPrefixCache::text_to(NodeSlot slot) const {
 TextEnd RadixPrefixCache::probe_by_digest(const NamespaceDigest& digest,
                                           std::span<const TokenId> tokens) const {
   TextEnd end;
-  for (std::size_t i = 0; i < roots_.size(); ++i) {
-    const NamespaceId ns(static_cast<std::int32_t>(i));
-    if (namespaces_.digest(ns) != digest) continue;
-    RadixTree::Walk walk(tree_, roots_[i], tokens);
-    while (walk.next()) end.node = tree_.nodes().birth(walk.node()).id;
-    end.matched_tokens = walk.total_pages() * page_size();
-  }
+  const std::optional<NamespaceId> ns = namespaces_.find(digest);
+  if (!ns.has_value()) return end;
+  RadixTree::Walk walk(tree_, root_of(*ns), tokens);
+  while (walk.next()) end.node = tree_.nodes().birth(walk.node()).id;
+  end.matched_tokens = walk.total_pages() * page_size();
   return end;
 }
 

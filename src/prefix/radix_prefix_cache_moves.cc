@@ -49,7 +49,7 @@ void RadixPrefixCache::copy_tokens(const PrefixLock& held, std::span<TokenId> ou
   }
 }
 
-std::optional<RadixPrefixCache::ColdLeaf> RadixPrefixCache::try_lock_coldest() {
+std::optional<ColdLeaf> RadixPrefixCache::try_lock_coldest() {
   const NodeSlot leaf = coldest_or_none();
   if (!leaf.valid()) return std::nullopt;
   return ColdLeaf{lock_path(leaf), tree_.nodes().birth(leaf).id, tokens_in(tree_.node(leaf))};
@@ -85,7 +85,7 @@ bool RadixPrefixCache::try_discard(NamespaceId ns, std::span<const TokenId> toke
   if (above > 0) split(node, above);
   // What nobody holds is held by nobody below either (I3).
   const std::vector<NodeSlot> doomed = subtrees({node});
-  for (auto at = doomed.rbegin(); at != doomed.rend(); ++at) drop_leaf(*at);
+  for (auto at = doomed.rbegin(); at != doomed.rend(); ++at) take_leaf(*at).reset();
   ++epoch_;
   return true;
 }
@@ -102,19 +102,20 @@ std::vector<NodeSlot> RadixPrefixCache::subtrees(std::vector<NodeSlot> tops) con
   return found;
 }
 
-void RadixPrefixCache::drop_leaf(NodeSlot leaf) {
+// A leaf that nobody holds, whole.
+OwnedPages RadixPrefixCache::take_leaf(NodeSlot leaf) {
   remove_evictable(leaf);
   usage_.evictable_tokens -= tokens_in(tree_.node(leaf));
-  free_pages(leaf);
+  return take_pages(leaf);
 }
 
 // Of a leaf that is in no index and in no count of tokens any more; the leaf goes with them.
-void RadixPrefixCache::free_pages(NodeSlot leaf) {
+OwnedPages RadixPrefixCache::take_pages(NodeSlot leaf) {
   std::vector<PageId> ids(static_cast<std::size_t>(tree_.node(leaf).chain.pages));
   take_back(leaf, ids);
   if (policy_ != nullptr) policy_->evicted(ids);
-  allocator_.adopt(ids).reset();
   drop(leaf);
+  return allocator_.adopt(ids);
 }
 
 }  // namespace stemma

@@ -75,7 +75,7 @@ std::int64_t RadixPrefixCache::hide(std::span<const NodeSlot> nodes) {
   for (auto slot = nodes.rbegin(); slot != nodes.rend(); ++slot) {
     pages += tree_.node(*slot).chain.pages;
     if (tree_.node(*slot).lock_count == 0) {
-      drop_leaf(*slot);
+      take_leaf(*slot).reset();
     } else {
       if (log_or_null_ != nullptr) log_removed(*slot, tree_.node(*slot).chain.pages);
       if (debts_.any()) debts_.cut(*slot, 0);

@@ -20,6 +20,13 @@ NodeSlot RadixTree::add_root(std::int64_t now) {
   return nodes_.make(now);
 }
 
+void RadixTree::renew_root(NodeSlot root, std::int64_t now) {
+  STEMMA_CHECK(nodes_[root].is_root() && nodes_[root].children == 0,
+               "only an empty root is renewed");
+  nodes_.drop(root);
+  STEMMA_CHECK(nodes_.make(now) == root, "what was dropped last is taken first");
+}
+
 RadixTree::Walk::Walk(const RadixTree& tree, NodeSlot from, std::span<const TokenId> tokens)
     : tree_(tree), node_(from), left_(tokens), hash_(look_ahead(from, tokens)) {}
 

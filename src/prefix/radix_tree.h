@@ -37,6 +37,10 @@ class RadixTree {
   // A root without pages. REQUIRES: fewer than roots_max exist.
   NodeSlot add_root(std::int64_t now);
 
+  // The root loses its id and gets another, in the same slot: what was noted of it means nothing
+  // any more. REQUIRES: it is a root without children.
+  void renew_root(NodeSlot root, std::int64_t now);
+
   // The descent from a node along tokens, node by node. Between two calls of next() the tree may
   // change anything but the nodes not yet reached.
   class Walk {
