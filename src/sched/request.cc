@@ -59,4 +59,22 @@ void Request::start(NewRequest&& request) {
   state_ = RequestState::kWaiting;
 }
 
+void Request::add_fork(Request& fork) {
+  STEMMA_CHECK(fork.fork_of == id, "a fork knows whose it is");
+  fork.previous_fork = last_fork;
+  fork.next_fork = nullptr;
+  (last_fork == nullptr ? first_fork : last_fork->next_fork) = &fork;
+  last_fork = &fork;
+  ++forks_waiting;
+}
+
+void Request::remove_fork(Request& fork) {
+  STEMMA_CHECK(fork.fork_of == id && forks_waiting > 0, "forks are counted");
+  (fork.previous_fork == nullptr ? first_fork : fork.previous_fork->next_fork) = fork.next_fork;
+  (fork.next_fork == nullptr ? last_fork : fork.next_fork->previous_fork) = fork.previous_fork;
+  fork.previous_fork = fork.next_fork = nullptr;
+  fork.fork_of = RequestId();
+  --forks_waiting;
+}
+
 }  // namespace stemma

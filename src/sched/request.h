@@ -7,6 +7,7 @@
 // Not here:   who runs next (scheduler, schedule_policy), sampling and stop rules (engine/).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -57,8 +58,9 @@ class Request {
   Retention retention = Retention::kDefault;
   AdapterId adapter;  // what it is computed with; invalid: the model alone
   bool scores_prompt = false;
-  std::int32_t slot = 0;     // its place in the slab
-  std::int64_t arrival = 0;  // 0, 1, 2, … in order of submission; kept over preemption
+  std::int32_t slot = 0;        // its place in the slab
+  std::size_t queue_place = 0;  // in WaitingList, while it waits
+  std::int64_t arrival = 0;     // 0, 1, 2, … in order of submission; kept over preemption
   std::int64_t processed_at_arrival = 0;  // SchedulerTotals::computed_tokens when it arrived
 
   Sequence sequence;                  // valid in kPrefilling and kRunning
@@ -79,7 +81,11 @@ class Request {
 
   // Waits to be forked off the request that computes its prompt, until that is done or has ended.
   RequestId fork_of;
-  std::int64_t forks_waiting = 0;  // that wait to be forked off this one
+  std::int64_t forks_waiting = 0;  // that wait to be forked off this one,
+  Request* first_fork = nullptr;   // in the order in which they arrived
+  Request* last_fork = nullptr;
+  Request* previous_fork = nullptr;  // of the same request as this one
+  Request* next_fork = nullptr;
 
   // What lower tiers bring for it: asked when there is room for it, and again where another's text
   // or others' needs have ended that early (`looks`: how often), until its prompt is computed.
@@ -106,6 +112,11 @@ class Request {
   void become(RequestState next);
   // A fresh life in a reused place of the slab.
   void start(NewRequest&& request);
+
+  // `fork` waits to be forked off this one. REQUIRES: fork.fork_of is its id.
+  void add_fork(Request& fork);
+  // It waits for that no more. REQUIRES: add_fork.
+  void remove_fork(Request& fork);
 
   // Waits for another one's pages.
   bool deferred() const noexcept { return leader.valid() || fork_of.valid(); }

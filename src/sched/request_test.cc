@@ -54,6 +54,33 @@ TEST(RequestDeathTest, AnIllegalTransitionStopsTheProgram) {
   EXPECT_DEATH(request.become(RequestState::kRunning), "transition table");
 }
 
+TEST(Request, ForksAreInTheOrderOfTheirArrivalWhoeverLeaves) {
+  std::vector<Request> all(5);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].id = RequestId(static_cast<std::int64_t>(i));
+    if (i == 0) continue;
+    all[i].fork_of = RequestId(0);
+    all[0].add_fork(all[i]);
+  }
+  const auto forks = [&] {
+    std::vector<std::int64_t> ids;
+    for (const Request* fork = all[0].first_fork; fork != nullptr; fork = fork->next_fork) {
+      ids.push_back(fork->id.value());
+    }
+    EXPECT_EQ(std::ssize(ids), all[0].forks_waiting);
+    return ids;
+  };
+  EXPECT_EQ(forks(), (std::vector<std::int64_t>{1, 2, 3, 4}));
+  all[0].remove_fork(all[2]);
+  EXPECT_FALSE(all[2].fork_of.valid());
+  EXPECT_EQ(forks(), (std::vector<std::int64_t>{1, 3, 4}));
+  all[0].remove_fork(all[4]);
+  all[0].remove_fork(all[1]);
+  EXPECT_EQ(forks(), (std::vector<std::int64_t>{3}));
+  all[0].remove_fork(all[3]);
+  EXPECT_TRUE(forks().empty());
+}
+
 TEST(Request, AReusedPlaceStartsAfresh) {
   Request request;
   request.slot = 3;

@@ -36,13 +36,14 @@ Scheduler::Scheduler(KvCache& kv, const SchedulerOptions& options)
               .seed = options.seed,
               .page_size = kv.page_size()},
              static_cast<std::int64_t>(slab_requests(kv, options))),
-      requests_(slab_requests(kv, options)) {
+      requests_(slab_requests(kv, options)),
+      index_(requests_.size()),
+      waiting_(requests_.size()) {
   free_.reserve(requests_.size());
   for (std::size_t place = requests_.size(); place > 0; --place) {
     requests_[place - 1].slot = static_cast<std::int32_t>(place - 1);
     free_.push_back(static_cast<std::int32_t>(place - 1));
   }
-  waiting_.reserve(requests_.size());
   waits_for_tier_.reserve(requests_.size());
   entries_.reserve(requests_.size());
   shorter_.reserve(requests_.size());
@@ -61,25 +62,20 @@ Request* Scheduler::try_submit_or_null(NewRequest&& request) {
   place.processed_at_arrival = totals_.computed_tokens;
   if (place.fork_of.valid()) {
     Request* const original = find_or_null(place.fork_of);
-    place.fork_of = original != nullptr ? original->id : RequestId();
-    if (original != nullptr) ++original->forks_waiting;
+    if (original == nullptr) place.fork_of = RequestId();
+    if (original != nullptr) original->add_fork(place);
     place.prefetched = original != nullptr;
   }
-  waiting_.push_back(&place);
+  index_.add(place.id, place.slot);
+  waiting_.push_back(place);
   queue_changed_ = true;
   ++totals_.submitted_requests;
   return &place;
 }
 
 Request* Scheduler::find_or_null(RequestId id) {
-  for (const auto* list : {&in_flight_, &waiting_}) {
-    const auto found = std::find_if(list->begin(), list->end(),
-                                    [&](const Request* request) { return request->id == id; });
-    if (found != list->end()) {
-      return *found;
-    }
-  }
-  return nullptr;
+  const std::int32_t place = index_.find(id);
+  return place == RequestIndex::kNone ? nullptr : &requests_[static_cast<std::size_t>(place)];
 }
 
 bool Scheduler::plan_step() {
@@ -134,13 +130,14 @@ std::int64_t Scheduler::step_tokens() const {
 // of the queue.
 void Scheduler::keep_for_waiting() {
   if (!options_.keep_for_waiting || (wants_ == 0 && waiting() + in_flight() <= 1)) return;
-  if (wants_ > 2 * waiting()) {
+  if (wants_ > 2 * waiting_.size()) {
     kv_.forget_wants();
     wants_ = 0;
-    for (Request* request : waiting_) request->wanted_turn = -1;
+    for (Request* request : waiting_.requests()) request->wanted_turn = -1;
   }
-  for (std::size_t i = 0; i < waiting_.size(); ++i) {
-    Request& request = *waiting_[i];
+  const std::span<Request* const> waiting = waiting_.requests();
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    Request& request = *waiting[i];
     const bool stale = i < kWantsRenewed && request.wanted_epoch != kv_.epoch();
     if (request.wanted_turn >= 0 && !stale) continue;
     if (request.wanted_turn < 0) request.wanted_turn = wants_++;
@@ -187,12 +184,12 @@ void Scheduler::order_queue() {
     return;
   }
   entries_.clear();
-  for (Request* request : waiting_) {
+  for (Request* request : waiting_.requests()) {
     entries_.push_back(entry_of(*request));
   }
   order_.sort(entries_);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    waiting_[i] = &requests_[static_cast<std::size_t>(entries_[i].slot)];
+    waiting_.put(i, requests_[static_cast<std::size_t>(entries_[i].slot)]);
   }
   queue_changed_ = false;
   ordered_epoch_ = kv_.epoch();
@@ -224,7 +221,7 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
     return options_.chunk_tokens_max;
   }
   shorter_.clear();
-  for (Request* waiting : waiting_) {
+  for (Request* waiting : waiting_.requests()) {
     if (!waiting->deferred()) {
       shorter_.push_back(waiting->total_tokens() - reachable_tokens(kv_, *waiting));
     }
@@ -241,7 +238,7 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
 // a request takes part in bringing up may be another's text, of which it shares but the beginning:
 // if that holds the pages that it lacks, nothing is brought up any more.
 void Scheduler::admit_waiting() {
-  for (Request* request : waiting_) {
+  for (Request* request : waiting_.requests()) {
     look_again(*request);
     Admission admission = builder_->try_add(*request, in_flight_);
     if (admission == Admission::kNoPages && held_back_ != Admission::kWaitingForTier) {
@@ -254,6 +251,7 @@ void Scheduler::admit_waiting() {
       admission = builder_->try_add(*request, in_flight_);
     }
     if (admission == Admission::kAdmitted) {
+      waiting_.remove(*request);
       enter_flight(*request);
       continue;
     }
@@ -262,7 +260,6 @@ void Scheduler::admit_waiting() {
       break;
     }
   }
-  std::erase_if(waiting_, [](const Request* request) { return !request->in_queue(); });
 }
 
 // Nothing can compute: prompts hold each other's pages. The one that stays last fits alone, once
@@ -321,19 +318,14 @@ void Scheduler::requeue(Request& request) {
   ++totals_.preemptions;
   request.become(RequestState::kPreempted);
   std::erase(in_flight_, &request);
-  waiting_.push_back(&request);
+  waiting_.push_back(request);
   request.probed = false;
   request.wanted_turn = -1;
   queue_changed_ = true;
 }
 
 Request* Scheduler::fork_or_null(const Request& request) {
-  if (request.forks_waiting == 0) return nullptr;
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Request* waiting) {
-    return waiting->fork_of == request.id;
-  });
-  STEMMA_CHECK(found != waiting_.end(), "forks are counted");
-  return *found;
+  return request.first_fork;
 }
 
 bool Scheduler::is_computed_beside(const Request& request, std::int64_t first_token) const {
@@ -346,8 +338,7 @@ bool Scheduler::is_computed_beside(const Request& request, std::int64_t first_to
 std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {
   STEMMA_CHECK(request.state() == RequestState::kRunning && fork.fork_of == request.id,
                "a fork of a prompt that is computed");
-  --request.forks_waiting;
-  fork.fork_of = RequestId();
+  request.remove_fork(fork);
   queue_changed_ = true;
   if (!builder_->has_room(fork, request.sequence.published_tokens(), in_flight_))
     return std::nullopt;
@@ -358,7 +349,7 @@ std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {
   fork.cached_tokens = fork.prompt_tokens;
   fork.become(RequestState::kPrefilling);
   fork.become(RequestState::kRunning);
-  std::erase(waiting_, &fork);
+  waiting_.remove(fork);
   enter_flight(fork);
   ++totals_.forks;
   return ForkedTail{forked->tail_from, forked->tail_to, forked->windowed_from, forked->windowed_to};
@@ -367,8 +358,7 @@ std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {
 // Who waited to be forked off it computes for himself.
 void Scheduler::let_forks_go(Request& request) {
   while (Request* fork = fork_or_null(request)) {
-    fork->fork_of = RequestId();
-    --request.forks_waiting;
+    request.remove_fork(*fork);
     queue_changed_ = true;
   }
 }
@@ -438,24 +428,32 @@ void Scheduler::end(Request& request, RequestState state) {
   request.sequence.reset();
   let_promotion_go(request);
   let_forks_go(request);
-  if (request.fork_of.valid()) --find_or_null(request.fork_of)->forks_waiting;
-  std::erase(request.in_queue() ? waiting_ : in_flight_, &request);
+  if (request.fork_of.valid()) find_or_null(request.fork_of)->remove_fork(request);
+  if (request.in_queue()) {
+    waiting_.remove(request);
+  } else {
+    std::erase(in_flight_, &request);
+  }
+  if (request.state() != RequestState::kWaiting) {  // else it was in no step
+    builder_->forget(request);
+    if (ahead_ != nullptr) ahead_->forget(request);
+  }
   request.become(state);
-  builder_->forget(request);
-  if (ahead_ != nullptr) ahead_->forget(request);
+  index_.remove(request.id, request.slot);
   ended_since_plan_ = true;
   request.scheduled_tokens = request.ahead_tokens = 0;
   free_.push_back(request.slot);
 }
 
 std::optional<std::string> Scheduler::audit() const {
-  for (const Request* request : waiting_) {
-    if (!request->in_queue() || request->sequence.valid()) {
-      return fmt::format("I12: request {} in the queue is {} and holds {}", request->id.value(),
-                         request_state_name(request->state()),
-                         request->sequence.valid() ? "a sequence" : "nothing");
-    }
-  }
+  std::optional<std::string> fault;
+  waiting_.for_each([&](const Request& request) {
+    if (request.in_queue() && !request.sequence.valid()) return;
+    fault = fmt::format("I12: request {} in the queue is {} and holds {}", request.id.value(),
+                        request_state_name(request.state()),
+                        request.sequence.valid() ? "a sequence" : "nothing");
+  });
+  if (fault.has_value()) return fault;
   for (const Request* request : in_flight_) {
     if (!request->in_flight() || !request->sequence.valid()) {
       return fmt::format("request {} in flight is {}", request->id.value(),

@@ -14,7 +14,8 @@
 // Thread:     engine thread only.                      Invariants: I10, I12, I13.
 // Memory:     a slab of requests_max + waiting_max requests, lists and scratch; fixed at
 //             construction. No step allocates.
-// Cost:       O(requests in flight) a step, and ordering the queue when it or the cache changed.
+// Cost:       O(requests) a step, and ordering the queue when it or the cache changed; to submit
+//             and to end one that waits O(1).
 // Not here:   the model, sampling, threads (engine/).
 #pragma once
 
@@ -27,7 +28,9 @@
 
 #include "sched/batch_builder.h"
 #include "sched/request.h"
+#include "sched/request_index.h"
 #include "sched/schedule_policy.h"
+#include "sched/waiting_list.h"
 #include "stemma/kv_cache.h"
 #include "stemma/options.h"
 #include "stemma/thread_role.h"
@@ -64,7 +67,7 @@ class Scheduler {
   // REQUIRES: it can run alone: its tokens fit the context, a row and the pool.
   Request* try_submit_or_null(NewRequest&& request) STEMMA_REQUIRES_ROLE(engine_thread);
 
-  // The request of that id that has not ended, or nullptr. O(requests).
+  // The request of that id that has not ended, or nullptr.
   Request* find_or_null(RequestId id);
 
   // Fills the next step. False if there is nothing to compute. REQUIRES: the last step was
@@ -133,9 +136,9 @@ class Scheduler {
   void fail(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
 
   // Who waits, in the order in which it is looked at, and who runs.
-  std::span<Request* const> waiting_requests() const noexcept { return waiting_; }
+  std::span<Request* const> waiting_requests() { return waiting_.requests(); }
   std::span<Request* const> requests_in_flight() const noexcept { return in_flight_; }
-  std::int64_t waiting() const noexcept { return static_cast<std::int64_t>(waiting_.size()); }
+  std::int64_t waiting() const noexcept { return waiting_.size(); }
   std::int64_t in_flight() const noexcept { return static_cast<std::int64_t>(in_flight_.size()); }
   bool idle() const noexcept { return waiting_.empty() && in_flight_.empty(); }
   const SchedulerTotals& totals() const noexcept { return totals_; }
@@ -181,9 +184,10 @@ class Scheduler {
   std::unique_ptr<BatchBuilder> builder_;
   std::unique_ptr<BatchBuilder> ahead_;  // nullptr: nothing is planned ahead
   QueueOrder order_;
-  std::vector<Request> requests_;      // the slab
-  std::vector<std::int32_t> free_;     // places of the slab
-  std::vector<Request*> waiting_;      // in the order in which they are looked at
+  std::vector<Request> requests_;   // the slab
+  std::vector<std::int32_t> free_;  // places of the slab
+  RequestIndex index_;              // of those that have not ended
+  WaitingList waiting_;
   std::vector<Request*> in_flight_;    // by arrival
   std::vector<QueueEntry> entries_;    // scratch of order_queue
   std::vector<std::int64_t> shorter_;  // scratch of chunk_limit

@@ -401,6 +401,42 @@ TEST(Scheduler, ACacheThatSharesNothingMakesNobodyWait) {
   EXPECT_EQ(bench.scheduler().totals().computed_prompt_tokens, 160);
 }
 
+// Everybody who waits behind one long request gives up, but every seventh; others come instead.
+TEST(Scheduler, WhoeverGivesUpTheOthersAreTakenInInTheirOrder) {
+  constexpr std::int64_t kWaiting = 20'000;
+  EngineOptions options = options_for(4, 64);
+  options.kv.requests_max = 1;
+  options.scheduler.waiting_max = kWaiting + 1;
+  Bench bench(options);
+  bench.submit(1'000'000, text(0, 64), 2);
+  bench.step();
+  std::vector<Request*> waiting;
+  for (std::int64_t i = 0; i < kWaiting; ++i) waiting.push_back(&bench.submit(i, text(900, 5)));
+  Ids left;
+  {
+    assume_role(engine_thread);
+    for (std::int64_t i = 0; i < kWaiting; ++i) {
+      Request* const request = waiting[static_cast<std::size_t>(i)];
+      EXPECT_EQ(bench.scheduler().find_or_null(RequestId(i)), request);
+      if (i % 7 == 0) {
+        left.push_back(i);
+      } else {
+        bench.scheduler().cancel(*request);
+        EXPECT_EQ(bench.scheduler().find_or_null(RequestId(i)), nullptr);
+      }
+    }
+  }
+  bench.submit(kWaiting, text(900, 5));
+  left.push_back(kWaiting);
+  EXPECT_EQ(bench.scheduler().waiting(), std::ssize(left));
+  Ids seen;
+  for (const Request* request : bench.scheduler().waiting_requests()) {
+    seen.push_back(request->id.value());
+  }
+  EXPECT_EQ(seen, left);
+  bench.check();
+}
+
 // Two texts are cached, the first one longer ago. A long request comes, then one for the first
 // text, which has to wait; what the long one needs is taken from the second.
 std::int64_t tokens_found_after_waiting(bool keep_for_waiting) {

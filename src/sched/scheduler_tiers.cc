@@ -17,8 +17,9 @@ constexpr std::int32_t kLooksMax = 4;
 
 // In the order in which they will run.
 void Scheduler::prefetch_waiting() {
-  for (std::size_t i = 0; i < std::min(waiting_.size(), kPrefetchedAhead); ++i) {
-    Request& request = *waiting_[i];
+  const std::span<Request* const> waiting = waiting_.requests();
+  for (Request* const next : waiting.first(std::min(waiting.size(), kPrefetchedAhead))) {
+    Request& request = *next;
     if (request.prefetched || request.looked_below) continue;
     request.prefetched = kv_.try_prefetch(request.ns, request.findable());
     if (!request.prefetched) return;
