@@ -196,6 +196,7 @@ class Engine {
 
   // See KvCache. Before the first step, or between steps.
   void set_quota(const NamespaceFamily& tenant, std::int64_t pages);
+  void set_quotas(std::span<const TenantQuota> quotas);
 
   // Whether a step would find nothing to do.
   bool idle() const;

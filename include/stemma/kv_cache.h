@@ -228,6 +228,7 @@ class KvCache {
   // See RadixPrefixCache::set_quota, of the pages of the device; of host memory, if there is any,
   // the same share. Nothing where nothing is shared. REQUIRES: 0 <= pages <= total_pages().
   void set_quota(const NamespaceFamily& tenant, std::int64_t pages);
+  void set_quotas(std::span<const TenantQuota> quotas);  // many at once cost what one costs
   std::vector<TenantQuota> quotas(Tier tier) const;      // REQUIRES: kDevice or kHost
 
   // Evicts up to `pages`, coldest first; how many. REQUIRES: pages >= 0; no step is in flight.

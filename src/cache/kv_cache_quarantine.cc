@@ -132,11 +132,19 @@ std::optional<PurgeReport> KvCache::purge_report(PurgeId id) const {
 }
 
 void KvCache::set_quota(const NamespaceFamily& tenant, std::int64_t pages) {
-  STEMMA_CHECK(pages >= 0 && pages <= total_pages(), "a quota is of the device's pages");
+  const TenantQuota quota = {.family = tenant, .quota_pages = pages};
+  set_quotas({&quota, 1});
+}
+
+void KvCache::set_quotas(std::span<const TenantQuota> quotas) {
   if (!shares()) return;
-  tree().set_quota(tenant, pages);
+  tree().set_quotas(quotas);
   if (tiering_ == nullptr) return;
-  tiering_->set_host_quota(tenant, ceil_div(pages * tiering_->host_pages(), total_pages()));
+  std::vector<TenantQuota> of_host(quotas.begin(), quotas.end());
+  for (TenantQuota& quota : of_host) {
+    quota.quota_pages = ceil_div(quota.quota_pages * tiering_->host_pages(), total_pages());
+  }
+  tiering_->set_host_quotas(of_host);
 }
 
 std::vector<TenantQuota> KvCache::quotas(Tier tier) const {

@@ -136,10 +136,8 @@ class Tiering {
   // nullopt if that is long ago. Host memory has not confirmed any while its file stays.
   std::optional<PurgeReport> purge_report(PurgeId id) const;
 
-  // Pages of host memory that a tenant is sure of. REQUIRES: 0 <= pages <= host_pages().
-  void set_host_quota(const NamespaceFamily& tenant, std::int64_t pages) {
-    host_->tree().set_quota(tenant, pages);
-  }
+  // Pages of host memory that tenants are sure of. REQUIRES: 0 <= each <= host_pages().
+  void set_host_quotas(std::span<const TenantQuota> quotas) { host_->tree().set_quotas(quotas); }
   std::int64_t host_pages() const { return host_->allocator().total_pages(); }
 
   // Device pages that transfers and promotions own (I1).

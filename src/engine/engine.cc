@@ -366,6 +366,10 @@ void Engine::set_quota(const NamespaceFamily& tenant, std::int64_t pages) {
   kv_->set_quota(tenant, pages);
 }
 
+void Engine::set_quotas(std::span<const TenantQuota> quotas) {
+  kv_->set_quotas(quotas);
+}
+
 Result<PurgeId> Engine::purge(std::span<const NamespaceFamily> families) {
   if (!steps_->empty()) steps_->await_first();
   return kv_->purge(families);

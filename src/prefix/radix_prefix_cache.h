@@ -75,8 +75,11 @@ class RadixPrefixCache final : public PrefixCache {
 
   // A tenant whose cached pages, locked ones included, are no more than `pages` loses none of them
   // while eviction finds others; of more it loses in everybody's order those beyond. 0: it is sure
-  // of none. O(nodes) where it had no quota. REQUIRES: 0 <= pages <= those of the pool.
+  // of none. REQUIRES: 0 <= pages <= those of the pool.
   void set_quota(const NamespaceFamily& tenant, std::int64_t pages);
+  // The same of each by its quota_pages. O(tenants + namespaces), and once O(nodes) where one of
+  // them had no quota and has pages.
+  void set_quotas(std::span<const TenantQuota> quotas);
   // In the order in which they were first given.
   std::vector<TenantQuota> quotas() const;
 
@@ -213,6 +216,7 @@ class RadixPrefixCache final : public PrefixCache {
     const std::int64_t pages = tree_.node(leaf).chain.pages - wanted_.wanted_pages(leaf);
     return quotas_.any() ? std::min(pages, quotas_.over_pages(leaf)) : pages;
   }
+  void place_below(std::vector<NodeSlot> roots);
   void park(NodeSlot leaf);
   NodeSlot next_parked_or_none() const {
     return parked_.leaves() == 0 ? NodeSlot() : choose_parked_or_none();

@@ -14,17 +14,39 @@
 namespace stemma {
 
 void RadixPrefixCache::set_quota(const NamespaceFamily& tenant, std::int64_t pages) {
-  STEMMA_CHECK(pages >= 0 && pages <= allocator_.total_pages(), "a quota is of the pool's pages");
-  if (!quotas_.set(tenant, pages)) return;
-  parked_.add_queue();
-  for (std::size_t ns = 0; ns < roots_.size(); ++ns) {
-    const NamespaceId id(static_cast<std::int32_t>(ns));
-    quotas_.name_root(roots_[ns], family_of(namespaces_.digest(id)));
+  const TenantQuota quota = {.family = tenant, .quota_pages = pages};
+  set_quotas({&quota, 1});
+}
+
+void RadixPrefixCache::set_quotas(std::span<const TenantQuota> quotas) {
+  const bool first = !quotas_.any();
+  const auto known_tenants = static_cast<std::int32_t>(quotas_.tenants());
+  for (const TenantQuota& quota : quotas) {
+    STEMMA_CHECK(quota.quota_pages >= 0 && quota.quota_pages <= allocator_.total_pages(),
+                 "a quota is of the pool's pages");
+    if (quotas_.set(quota.family, quota.quota_pages)) parked_.add_queue();
   }
-  for (const NodeSlot slot : id_range(NodeSlot(0), tree_.nodes().high_water())) {
-    if (!tree_.nodes().exists(slot) || tree_.node(slot).is_root()) continue;
-    quotas_.place(slot, root_above(slot));
-    quotas_.count(slot, tree_.node(slot).chain.pages);
+  if (quotas_.tenants() == known_tenants) return;
+  std::vector<NodeSlot> tops;  // whose nodes are somebody else's by now
+  for (const NodeSlot root : roots_) {
+    quotas_.name_root(root, family_of(digest_of(root)));
+    const bool is_new = quotas_.tenant_of(root).value() >= known_tenants;
+    if ((first || is_new) && tree_.node(root).children > 0) tops.push_back(root);
+  }
+  if (!tops.empty()) place_below(std::move(tops));
+}
+
+// Gives all nodes below these roots to their tenants, and counts their pages, in quarantine or not.
+void RadixPrefixCache::place_below(std::vector<NodeSlot> roots) {
+  const RadixTree::ChildLists lists = tree_.child_lists();
+  std::vector<NodeSlot> placed = std::move(roots);
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    for (NodeSlot child = lists.first_child[placed[i].index()]; child.valid();
+         child = lists.next_sibling[child.index()]) {
+      quotas_.place(child, placed[i]);
+      quotas_.count(child, tree_.node(child).chain.pages);
+      placed.push_back(child);
+    }
   }
 }
 

@@ -312,6 +312,30 @@ TEST_P(RadixQuotas, ATenantsNamespacesShareItsQuota) {
   EXPECT_EQ(f.evict(2), (std::vector{1, 4}));
 }
 
+// Each has pages by then, some of them in quarantine, and one had a quota before.
+TEST_P(RadixQuotas, ManyMayBeGivenAtOnce) {
+  f.cache->set_quota(tenant(1), 1);
+  const PrefixLock held = f.begin_in(theirs, {1, 2, 3});
+  add(ours, {4, 5});
+  add(theirs, {1, 2, 7, 8});
+  add_other({9});
+  std::vector<PageKey> keys;
+  f.cache->quarantine(theirs, Tokens{1, 2, 3}, 2, keys);
+  const std::vector<TenantQuota> quotas = {{.family = tenant(2), .quota_pages = 5},
+                                           {.family = tenant(1), .quota_pages = 2},
+                                           {.family = tenant(0), .quota_pages = 0},
+                                           {.family = tenant(6), .quota_pages = 3}};
+  f.cache->set_quotas(quotas);
+  EXPECT_EQ(f.cache->quotas().size(), 4u);
+  EXPECT_EQ(pages_of(1), 2);
+  EXPECT_EQ(pages_of(2), 5);
+  EXPECT_EQ(pages_of(0), 1);
+  EXPECT_EQ(pages_of(6), 0);
+  EXPECT_EQ(f.cache->audit(), std::nullopt);
+  EXPECT_EQ(f.cache->evict(1).pages(), 1);
+  EXPECT_EQ(pages_of(0), 0) << "the others are within their quotas";
+}
+
 // What is cached when a quota is first given counts, and leaves that were spared stay so.
 TEST_P(RadixQuotas, AQuotaMayBeGivenAndChangedAtAnyTime) {
   add(ours, {1, 2});

@@ -13,16 +13,14 @@ bool TenantQuotas::set(const NamespaceFamily& family, std::int64_t pages) {
   }
   if (!any()) tenants_ = UntouchedArray<TenantId>(static_cast<std::size_t>(nodes_max_));
   any_ = true;
+  by_family_.emplace(family, TenantId(static_cast<std::int32_t>(quotas_.size())));
   quotas_.push_back({.family = family, .quota_pages = pages});
-  for (TenantQuota& quota : quotas_) quota.pages = 0;  // all are counted anew
   return true;
 }
 
 TenantId TenantQuotas::find(const NamespaceFamily& family) const {
-  const auto found = std::find_if(quotas_.begin(), quotas_.end(),
-                                  [&](const TenantQuota& quota) { return quota.family == family; });
-  if (found == quotas_.end()) return TenantId();
-  return TenantId(static_cast<std::int32_t>(found - quotas_.begin()));
+  const auto found = by_family_.find(family);
+  return found == by_family_.end() ? TenantId() : found->second;
 }
 
 }  // namespace stemma

@@ -59,6 +59,7 @@ TemplateJson purge_json(const PurgeReport& report) {
 
 Status ApiService::give_quotas(Engine& engine) {
   std::int64_t left_pages = engine.kv().total_pages();
+  std::vector<TenantQuota> quotas;
   for (const NamedQuota& quota : options_.keys.quotas(options_.tenant_pages)) {
     if (quota.pages > left_pages) {
       return Error{ErrorCode::kInvalidArgument,
@@ -68,9 +69,10 @@ Status ApiService::give_quotas(Engine& engine) {
     }
     left_pages -= quota.pages;
     const NamespaceFamily family = preparation_.family_of_tenant(quota.tenant);
-    engine.set_quota(family, quota.pages);
+    quotas.push_back({.family = family, .quota_pages = quota.pages});
     quota_tenants_[family] = quota.tenant;
   }
+  engine.set_quotas(quotas);
   return {};
 }
 
