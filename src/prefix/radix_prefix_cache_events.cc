@@ -6,7 +6,7 @@
 // anything. Pages in quarantine were removed when they went out of sight, and what is published
 // below them is never found: neither is told of again.
 #include <algorithm>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
@@ -57,29 +57,32 @@ void RadixPrefixCache::log_removed(NodeSlot slot, std::int64_t pages) {
 void RadixPrefixCache::hand_over_all(PrefixEventSink& sink) {
   sink.take(
       {.kind = PrefixEvent::Kind::kCleared, .keys = {}, .digest = {}, .parent = {}, .tokens = {}});
-  const auto children = tree_.children();
-  std::vector<std::pair<NodeSlot, NamespaceId>> found;  // nodes, each with its namespace
-  for (std::size_t i = 0; i < roots_.size(); ++i) {
-    found.emplace_back(roots_[i], NamespaceId(static_cast<std::int32_t>(i)));
-  }
+  const RadixTree::ChildLists lists = tree_.child_lists();
+  std::vector<NodeSlot> found;  // of one namespace
   std::vector<PageKey> keys;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const auto [slot, ns] = found[i];
-    for (const NodeSlot child : children[slot.index()]) {
-      if (!tree_.node(child).unlinked) found.emplace_back(child, ns);
+  std::vector<TokenId> tokens;
+  for (const NodeSlot root : roots_) {
+    found.assign(1, root);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      for (NodeSlot child = lists.first_child[found[i].index()]; child.valid();
+           child = lists.next_sibling[child.index()]) {
+        if (!tree_.node(child).unlinked) found.push_back(child);
+      }
     }
-    const RadixNode& node = tree_.node(slot);
-    if (node.is_root()) continue;
-    keys.resize(static_cast<std::size_t>(node.chain.pages));
-    copy_keys(slot, 0, keys);
-    const std::vector<TokenId> tokens = tree_.tokens_of(slot);
-    PrefixEvent event{.kind = PrefixEvent::Kind::kStored,
-                      .keys = keys,
-                      .digest = digest(ns),
-                      .parent = {},
-                      .tokens = tokens};
-    if (!tree_.node(node.parent).is_root()) event.parent = last_key(node.parent);
-    sink.take(event);
+    for (const NodeSlot slot : std::span(found).subspan(1)) {
+      const RadixNode& node = tree_.node(slot);
+      keys.resize(static_cast<std::size_t>(node.chain.pages));
+      copy_keys(slot, 0, keys);
+      tokens.clear();
+      tree_.append_tokens(slot, tokens);
+      PrefixEvent event{.kind = PrefixEvent::Kind::kStored,
+                        .keys = keys,
+                        .digest = digest_of(root),
+                        .parent = {},
+                        .tokens = tokens};
+      if (node.parent != root) event.parent = last_key(node.parent);
+      sink.take(event);
+    }
   }
 }
 

@@ -116,40 +116,64 @@ TreeNode RadixPrefixCache::shown(NodeSlot slot, const NamespaceDigest& digest) c
           .quarantined = node.unlinked};
 }
 
+namespace {
+
+// A node that may be shown next.
+struct ReachedNode {
+  std::tuple<std::int64_t, std::int64_t> heat;  // hits, last use
+  NodeSlot slot;
+  NamespaceId ns;
+  bool operator<(const ReachedNode& other) const {
+    return std::tie(heat, other.slot) < std::tie(other.heat, slot);
+  }
+};
+
+// Of those that are reached together, those that may be shown where only so many are: of a large
+// tree nearly all are behind as many hotter ones.
+void keep_hottest(std::vector<ReachedNode>& reached, std::int64_t nodes_max) {
+  if (std::ssize(reached) <= nodes_max) return;
+  const auto end = reached.begin() + nodes_max;
+  std::nth_element(reached.begin(), end, reached.end(),
+                   [](const ReachedNode& a, const ReachedNode& b) { return b < a; });
+  reached.erase(end, reached.end());
+}
+
+}  // namespace
+
 // From the roots down, always to the hottest node that has been reached: so no node comes before
 // its parent, and who is left out is no hotter than who is shown, but for what lies above it.
 TreeListing RadixPrefixCache::hottest_nodes(std::int64_t nodes_max,
                                             const RadixPrefixCache* twin_or_null) const {
-  struct Reached {
-    std::tuple<std::int64_t, std::int64_t> heat;  // hits, last use
-    NodeSlot slot;
-    std::size_t ns = 0;
-    bool operator<(const Reached& other) const {
-      return std::tie(heat, other.slot) < std::tie(other.heat, slot);
-    }
-  };
   const RadixTree::ChildLists lists = tree_.child_lists();
-  std::priority_queue<Reached> reached;
-  const auto reach_below = [&](NodeSlot slot, std::size_t ns) {
+  std::priority_queue<ReachedNode> reached;
+  std::vector<ReachedNode> together;
+  const auto reach_below = [&](NodeSlot slot, NamespaceId ns) {
     for (NodeSlot child = lists.first_child[slot.index()]; child.valid();
          child = lists.next_sibling[child.index()]) {
       const RadixNode& node = tree_.node(child);
-      reached.push({.heat = {node.hits, node.last_use}, .slot = child, .ns = ns});
+      together.push_back({.heat = {node.hits, node.last_use}, .slot = child, .ns = ns});
+      if (std::ssize(together) > 4 * nodes_max) keep_hottest(together, nodes_max);
     }
   };
-  for (std::size_t ns = 0; ns < roots_.size(); ++ns) reach_below(roots_[ns], ns);
+  const auto take_reached = [&] {
+    keep_hottest(together, nodes_max);
+    for (const ReachedNode& node : together) reached.push(node);
+    together.clear();
+  };
+  for (const NodeSlot root : roots_) reach_below(root, namespace_of(root));
+  take_reached();
   TreeListing listing = {.total_nodes = nodes() - std::ssize(roots_)};
   while (!reached.empty() && std::ssize(listing.nodes) < nodes_max) {
-    const Reached next = reached.top();
+    const ReachedNode next = reached.top();
     reached.pop();
-    const NamespaceId ns(static_cast<std::int32_t>(next.ns));
-    TreeNode& node = listing.nodes.emplace_back(shown(next.slot, digest(ns)));
+    TreeNode& node = listing.nodes.emplace_back(shown(next.slot, digest(next.ns)));
     if (twin_or_null != nullptr) {
       const TextEnd there = twin_or_null->probe_by_digest(node.digest, text_to(next.slot));
       node.twin_tokens = std::max<std::int64_t>(there.matched_tokens - node.start_tokens, 0);
       node.twin = there.node;
     }
     reach_below(next.slot, next.ns);
+    take_reached();
   }
   return listing;
 }

@@ -137,11 +137,15 @@ std::int64_t RadixTree::reserved_bytes() const noexcept {
 
 std::vector<TokenId> RadixTree::tokens_of(NodeSlot slot) const {
   std::vector<TokenId> tokens;
+  append_tokens(slot, tokens);
+  return tokens;
+}
+
+void RadixTree::append_tokens(NodeSlot slot, std::vector<TokenId>& tokens) const {
   arena_.for_each_run(nodes_[slot].chain, [&](UnitId first, std::int64_t pages) {
     const auto here = arena_.tokens_of(first, pages);
     tokens.insert(tokens.end(), here.begin(), here.end());
   });
-  return tokens;
 }
 
 std::vector<NodeSlot> RadixTree::children_of(NodeSlot parent) const {

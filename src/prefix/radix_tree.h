@@ -115,6 +115,7 @@ class RadixTree {
 
   // All tokens of a node, for people and checks. Allocates.
   std::vector<TokenId> tokens_of(NodeSlot slot) const;
+  void append_tokens(NodeSlot slot, std::vector<TokenId>& tokens) const;
   // The children of one node, by their slots. Allocates for them. O(nodes), a look at each.
   std::vector<NodeSlot> children_of(NodeSlot parent) const;
   // The same of every node, by their slots: of each node its first child, and its next sibling.

@@ -49,6 +49,28 @@ TEST(TreeListing, TheHottestComeFirstAndEachAfterItsParent) {
   EXPECT_EQ(f.cache->hottest_nodes(2).total_nodes, 4);
 }
 
+// Several namespaces, and nodes of which many are as hot as others.
+TEST(TreeListing, FewAreTheFirstOfAll) {
+  PrefixFixture f({.page_size = 2, .pages = 400});
+  Prng random(20262);
+  const NamespaceId spaces[] = {f.ns, *f.cache->try_open_namespace(digest_of(1))};
+  for (int i = 0; i < 150; ++i) {
+    const Tokens text = Tokens{static_cast<TokenId>(random.below(40)), 7} + drawn_text(random);
+    f.begin_in(spaces[random.below(2)], text).reset();
+  }
+  const TreeListing all = f.cache->hottest_nodes(1'000);
+  ASSERT_EQ(std::ssize(all.nodes), all.total_nodes);
+  ASSERT_GT(all.total_nodes, 100);
+  for (const std::int64_t few : {0, 1, 2, 3, 7, 20, 50, 99}) {
+    const TreeListing listing = f.cache->hottest_nodes(few);
+    ASSERT_EQ(std::ssize(listing.nodes), few);
+    EXPECT_EQ(listing.total_nodes, all.total_nodes);
+    for (std::size_t i = 0; i < listing.nodes.size(); ++i) {
+      EXPECT_EQ(listing.nodes[i].id, all.nodes[i].id);
+    }
+  }
+}
+
 TEST(TreeListing, ANodesTextBeginsWithItsParents) {
   PrefixFixture f;
   f.add(counted(1, 4));
