@@ -109,12 +109,16 @@ class FreeTextWriter {
     for (const std::string& mark : text.excluded) states_.add(mark);
     for (const std::string& mark : text.ends) states_.add(mark);
     states_.connect();
+    std::vector<CharRange> known;
+    for (const char32_t character : states_.alphabet()) add_character(character, known);
+    unknown_ = grammar.one_of(other_chars(known));
   }
 
+  // As far as the grammar has room: who compiles it is told if it had none.
   void define(Part whole) {
     rules_.push_back(whole);
     while (rules_.size() < states_.size()) rules_.push_back(grammar_.rule());
-    for (std::size_t state = 0; state < states_.size(); ++state) {
+    for (std::size_t state = 0; state < states_.size() && !grammar_.is_full(); ++state) {
       grammar_.define(rules_[state], body_of(state));
     }
   }
@@ -125,11 +129,8 @@ class FreeTextWriter {
   // What may come behind a text that ends so.
   Part body_of(std::size_t state) {
     std::map<std::size_t, std::vector<CharRange>> ways;  // characters by where they lead
-    std::vector<CharRange> known;
     for (const char32_t character : states_.alphabet()) {
-      add_character(character, known);
-      const std::size_t to = states_.next(state, character);
-      if (to != 0) add_character(character, ways[to]);
+      add_character(character, ways[states_.next(state, character)]);
     }
     std::vector<Part> parts;
     if (may_end(state)) parts.push_back(grammar_.sequence({}));
@@ -138,18 +139,7 @@ class FreeTextWriter {
         parts.push_back(grammar_.sequence({grammar_.one_of(characters), *rest}));
       }
     }
-    parts.push_back(grammar_.sequence({others(state, known), rules_[0]}));
-    return grammar_.either(std::move(parts));
-  }
-
-  // Those that lead to no begin of a mark.
-  Part others(std::size_t state, const std::vector<CharRange>& known) {
-    std::vector<CharRange> lost;
-    for (const char32_t character : states_.alphabet()) {
-      if (states_.next(state, character) == 0) add_character(character, lost);
-    }
-    std::vector<Part> parts = {grammar_.one_of(other_chars(known))};
-    if (!lost.empty()) parts.push_back(grammar_.one_of(lost));
+    parts.push_back(grammar_.sequence({unknown_, rules_[0]}));
     return grammar_.either(std::move(parts));
   }
 
@@ -186,6 +176,7 @@ class FreeTextWriter {
   const FreeText& text_;
   ByteGrammar& grammar_;
   MarkStates states_;
+  Part unknown_;              // a character that no mark has
   std::vector<Part> behind_;  // triggers, as rules: several states may lead there
   std::vector<Part> rules_;   // by state
 };
@@ -201,8 +192,9 @@ Status define_free_text(Part whole, const FreeText& text, ByteGrammar& grammar) 
     return Error{ErrorCode::kTooLarge,
                  fmt::format("marks of {} bytes (at most {})", bytes, FreeText::kBytesMax)};
   }
-  FreeTextWriter(text, grammar).define(whole);
-  return {};
+  if (!grammar.is_full()) FreeTextWriter(text, grammar).define(whole);
+  if (!grammar.is_full()) return {};
+  return Error{ErrorCode::kTooLarge, fmt::format("more than {} parts", ByteGrammar::kPartsMax)};
 }
 
 }  // namespace stemma

@@ -31,11 +31,11 @@ struct FreeText {
   // begins in it and ends in the one that comes.
   std::vector<std::string> ends = {};
 
-  static constexpr std::size_t kBytesMax = 4096;  // of all marks
+  static constexpr std::size_t kBytesMax = 1024;  // of all marks
 };
 
 // What `whole` is: the text, with what is behind a trigger. The parts behind may be made of it.
-// kTooLarge where the marks have more than kBytesMax.
+// kTooLarge where the marks have more than kBytesMax, or the grammar is full.
 // REQUIRES: `whole` is a rule that is not defined.
 Status define_free_text(ByteGrammar::Part whole, const FreeText& text, ByteGrammar& grammar);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grammar/grammar_texts.h"
+#include "model/unicode_text.h"
 
 namespace stemma {
 namespace {
@@ -117,12 +118,29 @@ TEST(FreeText, HasAFewStates) {
   EXPECT_LE(automaton.size(), 40U);
 }
 
+// Each as large as it may be: they end when the grammar is full, not when all are written.
+TEST(FreeText, ManyInOneGrammarAreRefusedWhenItIsFull) {
+  std::string mark;
+  for (char32_t letter = 0; mark.size() + 3 <= FreeText::kBytesMax; ++letter) {
+    utf8_append(0x4E00 + letter, mark);
+  }
+  ByteGrammar grammar;
+  Status defined;
+  int written = 0;
+  while (defined.ok() && written < 10'000) {
+    defined = define_free_text(grammar.rule(), {.excluded = {mark}}, grammar);
+    ++written;
+  }
+  EXPECT_EQ(defined.error().detail, "more than 1048576 parts");
+  EXPECT_LT(written, 1'000);
+}
+
 TEST(FreeText, TooManyMarksAreRefused) {
   ByteGrammar grammar;
   const FreeText text = {.excluded = {std::string(FreeText::kBytesMax, 'a')}, .ends = {"b"}};
   const Status defined = define_free_text(grammar.rule(), text, grammar);
   ASSERT_FALSE(defined.ok());
-  EXPECT_EQ(defined.error().detail, "marks of 4097 bytes (at most 4096)");
+  EXPECT_EQ(defined.error().detail, "marks of 1025 bytes (at most 1024)");
 }
 
 }  // namespace
