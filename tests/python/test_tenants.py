@@ -71,6 +71,14 @@ def test_no_purge_while_a_step_is_in_flight(cache):
         cache.purge("ada")
 
 
+def test_names_of_fields_are_told_apart_to_their_last_byte(cache):
+    fields = {"tenant": "ada", "user": "u", "user\0id": "one"}
+    publish(cache, text(1, 4), cache.namespace(**fields))
+    assert found(cache, text(1, 4), cache.namespace(**fields)) == 4
+    assert found(cache, text(1, 4), cache.namespace(**{**fields, "user\0id": "two"})) == 0
+    cache.namespace(**{"x\0y": 1})
+
+
 def test_only_names_and_namespaces_are_tenants(cache):
     with pytest.raises(stemma.InvalidArgumentError):
         cache.set_quota(7, 1)

@@ -63,15 +63,20 @@ py::bytes bytes_of(const Name& name) {
 // Calls with more tokens than this let other threads of Python run meanwhile.
 inline constexpr std::int64_t kLongCallTokens = 16'384;
 
-// What a mapping has by that name, which is named where it is of another type or out of range.
-// REQUIRES: it has something.
+// The value of that name, which is named where it is of another type or out of range.
+template <typename T>
+T value_as(const py::handle& value, const std::string& name) {
+  try {
+    return value.cast<T>();
+  } catch (const py::cast_error&) {
+    refuse(name + ": of a wrong type, or out of its range");
+  }
+}
+
+// What a mapping has by that name. REQUIRES: it has something.
 template <typename T>
 T field(const py::dict& from, const char* name) {
-  try {
-    return from[name].cast<T>();
-  } catch (const py::cast_error&) {
-    refuse(std::string(name) + ": of a wrong type, or out of its range");
-  }
+  return value_as<T>(from[name], name);
 }
 
 // One thread at a time. Taken with the interpreter's lock held, which is given up while it waits.

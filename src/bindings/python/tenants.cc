@@ -135,11 +135,11 @@ NamespaceDigest digest_of(const py::dict& fields) {
       const auto bytes = value.cast<std::string>();
       digest.add(label, std::as_bytes(std::span(bytes)));
     } else if (py::isinstance<py::str>(value)) {
-      const auto text = field<std::string>(fields, label.c_str());
+      const auto text = value_as<std::string>(value, label);
       digest.add(label, text);
       if (label == "tenant") family = stemma::family_of_tenant(text);
     } else if (py::isinstance<py::int_>(value)) {
-      digest.add(label, field<std::int64_t>(fields, label.c_str()));
+      digest.add(label, value_as<std::int64_t>(value, label));
     } else {
       refuse(label + ": a text, a whole number or bytes are wanted");
     }
