@@ -113,6 +113,7 @@ Result<Value> arithmetic(Arena& arena, Operator op, const Value& left, const Val
   }
   if (!left.is_defined()) return type_error(described(left));
   if (!right.is_defined()) return type_error(described(right));
+  if (left.is_wide_integer() || right.is_wide_integer()) return overflow();
   if (left.is_whole() && right.is_whole()) {
     return whole_arithmetic(op, left.integer(), right.integer());
   }

@@ -133,6 +133,10 @@ TEST(ChatTemplate, IntegersBeyond63BitsPrintAsTheyAreWritten) {
                "{{ n.maximum > 7 }} {{ n.maximum ~ '' }}",
                options),
       "True False True True 18446744073709551615");
+  for (const char* const computed : {"{{ n.maximum + 1 }}", "{{ -n.maximum }}",
+                                     "{{ n.maximum is even }}", "{{ 2 * n.maximum }}"}) {
+    EXPECT_THAT(rendered(computed, options), HasSubstr("beyond 64 bits")) << computed;
+  }
 }
 
 TEST(ChatTemplate, JsonThatIsNestedTooDeeplyIsRefused) {

@@ -135,7 +135,8 @@ Result<Value> Evaluator::value_of(const Expression& node) {
   }
   if (node.kind == ExpressionKind::kNegative || node.kind == ExpressionKind::kPositive) {
     const bool negative = node.kind == ExpressionKind::kNegative;
-    if (negative && first.is(Kind::kFloat)) return Value::real(-first.real());
+    if (negative && first.is(Kind::kFloat) && !first.is_wide_integer())
+      return Value::real(-first.real());
     return arithmetic(arena_, negative ? Operator::kSubtract : Operator::kAdd, Value::integer(0),
                       first);
   }

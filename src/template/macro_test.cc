@@ -35,6 +35,15 @@ TEST(Macro, ArgumentsHaveNamesAndDefaults) {
   for (const RenderCase& row : cases) EXPECT_EQ(rendered(macro + row.source), row.expected);
 }
 
+TEST(Macro, DefaultsSeeArgumentsAndNothingOutsideOfTheirNames) {
+  expect_all({
+      {"{% set x=1 %}{% macro m(x=x) %}[{{ x }}]{% endmacro %}{{ m() }}", "[]"},
+      {"{% set b=9 %}{% macro m(a=b, b=2) %}[{{ a }},{{ b }}]{% endmacro %}{{ m() }}{{ m(b=5) }}",
+       "[,2][5,5]"},
+      {"{% set y=1 %}{% macro m(x=y) %}[{{ x }}]{% endmacro %}{{ m() }}", "[1]"},
+  });
+}
+
 TEST(Macro, ArgumentsThatItDoesNotTakeAreRefused) {
   const std::string macro = "{% macro m(a) %}{{ a }}{% endmacro %}";
   const std::string where = "invalid_argument: t.jinja:1: m(): ";

@@ -213,12 +213,14 @@ Status Renderer::bind_arguments(const Statement& macro, const Arguments& argumen
     }
   }
   scopes_.set("caller", caller);
-  const std::size_t required = names.size() - macro.defaults.size();
+  // A default sees what was given and the defaults before it, and nothing outside of these names.
   for (std::size_t i = 0; i < names.size(); ++i) {
-    Value value = values[i].value_or(Value::undefined(names[i]));
-    if (!values[i].has_value() && i >= required) {
-      STEMMA_ASSIGN_OR_RETURN(value, evaluator_.evaluate(macro.defaults[i - required]));
-    }
+    scopes_.set(names[i], values[i].value_or(Value::undefined(names[i])));
+  }
+  const std::size_t required = names.size() - macro.defaults.size();
+  for (std::size_t i = required; i < names.size(); ++i) {
+    if (values[i].has_value()) continue;
+    STEMMA_ASSIGN_OR_RETURN(const Value value, evaluator_.evaluate(macro.defaults[i - required]));
     scopes_.set(names[i], value);
   }
   return {};
