@@ -23,9 +23,18 @@ std::string check_finite(const std::string& value) {
   return value + " is no finite number";
 }
 
-// "--name=": CLI11 would take the next word for its value.
-bool has_no_value(std::string_view word) {
-  return word.starts_with("--") && word.find('=') + 1 == word.size();
+bool knows(const CLI::App& app, const std::string& flag) {
+  if (app.get_option_no_throw(flag) != nullptr) return true;
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const CLI::App* command) { return knows(*command, flag); });
+}
+
+// The flag of "--name=": CLI11 would take the next word for its value. Empty: the word is none.
+std::string flag_without_value(const CLI::App& app, std::string_view word) {
+  if (!word.starts_with("--") || word.find('=') + 1 != word.size()) return {};
+  const std::string flag(word.substr(0, word.size() - 1));
+  return knows(app, flag) ? flag : std::string();
 }
 
 }  // namespace
@@ -155,11 +164,9 @@ void CommandLine::require_command() {
 }
 
 Result<bool> CommandLine::parse(std::span<const char* const> argv) {
-  const auto cut = std::find_if(argv.begin(), argv.end(), has_no_value);
-  if (cut != argv.end()) {
-    const std::string_view word = *cut;
-    return Error{ErrorCode::kInvalidArgument,
-                 std::string(word.substr(0, word.size() - 1)) + ": is empty"};
+  for (const char* const word : argv) {
+    const std::string flag = flag_without_value(*app_, word);
+    if (!flag.empty()) return Error{ErrorCode::kInvalidArgument, flag + ": is empty"};
   }
   try {
     app_->parse(static_cast<int>(argv.size()), argv.data());

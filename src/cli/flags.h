@@ -117,8 +117,8 @@ class CommandLine {
 
   // Reads what was typed, the program's name first, into the flags' variables. False: --help or
   // --version was asked for and stands on standard output. kInvalidArgument says what is wrong with
-  // the line, in one line; some of the variables may be written then. "--name=" is a flag without a
-  // value, wherever it stands.
+  // the line, in one line; some of the variables may be written then. "--name=" of a flag is one
+  // without a value, wherever it stands.
   Result<bool> parse(std::span<const char* const> argv);
 
  private:

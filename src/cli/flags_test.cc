@@ -136,6 +136,14 @@ TEST_F(FlagsTest, RefuseAnEmptyValue) {
   EXPECT_EQ(refusal_of({"--text==", "--switch"}), "");
 }
 
+// As prompts that begin with a comment.
+TEST_F(FlagsTest, TakeAnyTextForAValue) {
+  for (const char* const value : {"-- adds two numbers\nlocal sum =", "--a=", "--=", "--[a-z]="}) {
+    ASSERT_TRUE(*parse({"--text", value})) << value;
+    EXPECT_EQ(text_, value);
+  }
+}
+
 TEST_F(FlagsTest, RefuseRealNumbersThatAreNotFinite) {
   EXPECT_EQ(refusal_of({"--double", "nan"}), "--double: nan is no finite number");
   EXPECT_EQ(refusal_of({"--float", "-inf"}), "--float: -inf is no finite number");

@@ -116,7 +116,7 @@ Status ReplayCommand::check_tiers() const {
   if (tiers.disk_pages > 0 && tiers.host_pages == 0)
     return wrong("--disk-pages needs --host-pages");
   const std::string& policy = flags_.engine.kv.tiers.host_eviction;
-  if (const auto known = Replayer::open({.policy = policy, .capacity_pages = 1}); !known.ok()) {
+  if (const auto known = EvictionOrder::make(policy, 1); !known.ok()) {
     return Error{known.error().code, "--host-policy: " + known.error().detail};
   }
   for (const double rate : {tiers.link_gb_s, tiers.disk_gb_s}) {

@@ -96,11 +96,15 @@ Status draw(const std::string& script, const std::string& path) {
 // Where a plot lies until it is whole and takes its name; the file of that name stays till then.
 class Draft {
  public:
-  // Where `path` is a link, beside what it names.
+  // Where `path` is a link, beside what it names, be that there or not.
   explicit Draft(const std::string& path) {
+    constexpr int kLinksMax = 40;
+    std::filesystem::path target = path;
     std::error_code error;
-    const auto target = std::filesystem::weakly_canonical(path, error);
-    target_ = error ? path : target.string();
+    for (int links = 0; links < kLinksMax && std::filesystem::is_symlink(target, error); ++links) {
+      target = target.parent_path() / std::filesystem::read_symlink(target, error);
+    }
+    target_ = target.string();
     path_ = fmt::format("{}.{}.new", target_, getpid());
   }
   ~Draft() {
@@ -119,8 +123,13 @@ class Draft {
     return svg.ends_with("</svg>\n") || svg.ends_with("</svg>\n\n");
   }
 
+  // With the rights of the file that had the name.
   bool try_name() const {
     std::error_code error;
+    const auto before = std::filesystem::status(target_, error);
+    if (std::filesystem::exists(before)) {
+      std::filesystem::permissions(path_, before.permissions(), error);
+    }
     std::filesystem::rename(path_, target_, error);
     return !error;
   }

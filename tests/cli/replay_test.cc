@@ -370,11 +370,20 @@ TEST(Replay, APlotTakesThePlaceOfAFileAndOfNothingElse) {
   const TempDirectory directory;
   const std::string link = directory.file("link.svg");
   std::ofstream(directory.file("a.svg")) << "before";
+  std::filesystem::permissions(directory.file("a.svg"), std::filesystem::perms::owner_read |
+                                                            std::filesystem::perms::owner_write);
   std::filesystem::create_symlink(directory.file("a.svg"), link);
   const std::string command = "replay --trace " + small_trace() + " --capacity-pages 1,2 --plot ";
   EXPECT_EQ(run_stemma(command + link).exit_code, 0);
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   EXPECT_NE(text_of(directory.file("a.svg")).find("<svg"), std::string::npos);
+  EXPECT_EQ(std::filesystem::status(directory.file("a.svg")).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const std::string dangling = directory.file("dangling.svg");
+  std::filesystem::create_symlink("b.svg", dangling);
+  EXPECT_EQ(run_stemma(command + dangling).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(dangling));
+  EXPECT_TRUE(std::filesystem::is_regular_file(directory.file("b.svg"))) << "what it names";
   const ProgramRun refused = run_stemma(command + directory.path());
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.err.find("is no regular file"), std::string::npos) << refused.err;
@@ -408,7 +417,7 @@ TEST(Replay, RefusesWithOneLine) {
        "--plot: here is the file of --per-request"},
       {"replay --trace " + small_trace() + " --per-request " + small_trace(), 2,
        " is the file of --trace"},
-      {timed("--host-policy never"), 2, "--host-policy: "},
+      {timed("--host-policy never"), 2, "--host-policy: eviction: unknown order"},
       {timed("--policy lru,belady"), 2, "--policy: belady knows the trace"},
       {timed("--policy oracle"), 2, "oracle"},
       {timed("--time-scale 0"), 2, "--time-scale must be"},
