@@ -46,7 +46,7 @@ void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
     http_->post([this, exchange, text = std::move(text), values = std::move(values)]() mutable {
       http_->visit_metrics(text);
       if (events_or_null_ != nullptr) events_or_null_->visit_metrics(text);
-      text.gauge("stemma_answers_in_flight", loop_->answers_in_flight());
+      text.gauge("stemma_answers_in_flight", open_answers());
       tally_.write(text);
       const MetricsSource source = {values, tally_, options_.model_name};
       if (options_.metrics_compat.vllm) write_vllm_metrics(source, text);
@@ -66,7 +66,7 @@ void ApiService::stats(ExchangeId exchange, HttpRequest&&) {
       json["model"] = options_.model_name;
       json["version"] = std::string(kVersion);
       json["eviction"] = preparation_.eviction_policy();
-      json["answers_in_flight"] = loop_->answers_in_flight();
+      json["answers_in_flight"] = open_answers();
       for (const auto& [name, value] : values.by_name()) json["metrics"][std::string(name)] = value;
       json["tokens"] = {{"prompt", tally_.prompt_tokens},  {"device", tally_.device_tokens},
                         {"host", tally_.brought.host},     {"disk", tally_.brought.disk},

@@ -214,7 +214,7 @@ void ApiService::health(ExchangeId exchange, HttpRequest&&) {
   TemplateJson json;
   json["status"] = draining_ ? "draining" : "ok";
   json["version"] = std::string(kVersion);
-  json["answers_in_flight"] = loop_->answers_in_flight();
+  json["answers_in_flight"] = open_answers();
   HttpResponse response = {.status = draining_ ? 503 : 200, .body = json.dump()};
   answer(exchange, std::move(response));
 }

@@ -170,7 +170,7 @@ constexpr Help kHelp[] = {
     {"stemma_http_connections", "Connections that are open"},
     {"stemma_http_exchanges", "Requests that are being read or answered"},
     {"stemma_http_reading_body_bytes", "Bytes of bodies that are not yet whole"},
-    {"stemma_answers_in_flight", "Answers that wait or run"},
+    {"stemma_answers_in_flight", "Answers that wait, run or are written"},
     {"stemma_ttft_seconds", "Time from a request's submission to its first token"},
     {"stemma_queue_seconds", "Time from a request's submission to its first step"},
     {"stemma_request_seconds", "Time from a request's arrival to the end of its answer"},
