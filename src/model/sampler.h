@@ -26,11 +26,11 @@
 
 namespace stemma {
 
-// A request's tokens so far: its prompt as it was submitted, then its output. What was preempted
-// and recomputed is still output.
 // What a top_p of 0, which asks for the likeliest token, is read as: it leaves that token alone.
 inline constexpr float kLeastTopP = 1e-6F;
 
+// A request's tokens so far: its prompt as it was submitted, then its output. What was preempted
+// and recomputed is still output.
 struct SamplingHistory {
   std::span<const TokenId> tokens = {};
   std::int64_t prompt_tokens = 0;

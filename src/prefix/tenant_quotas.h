@@ -5,8 +5,7 @@
 //
 // Thread:     engine thread only.
 // Memory:     4 bytes a node the tree may have, from the first quota on; about 80 bytes a tenant
-// that
-//             has one.
+//             that has one.
 // Cost:       O(1).
 // Not here:   which pages go (radix_prefix_cache), leaves that are spared (parked_leaves).
 #pragma once
