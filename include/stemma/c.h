@@ -205,7 +205,7 @@ typedef struct stemma_field {
 } stemma_field;
 STEMMA_API stemma_status stemma_digest(const stemma_field* fields, size_t count,
                                        uint8_t digest[32]);
-// A short name of the digest, the same as long as it is open. NO_NAMESPACE.
+// A short name of the digest, the same as long as it is open or sequences of it are. NO_NAMESPACE.
 STEMMA_API stemma_status stemma_namespace_open(stemma_cache* cache, const uint8_t digest[32],
                                                int32_t* ns);
 STEMMA_API stemma_status stemma_namespace_close(stemma_cache* cache, int32_t ns);

@@ -67,6 +67,7 @@ class KvCache {
   // REQUIRES: one digest is always opened with the same shared prefix.
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest,
                                                 const SharedPrefix* shared_or_null = nullptr);
+  // As often as it was opened. Sequences of it that are held go on, and its name stays theirs.
   void close_namespace(NamespaceId ns);
   // How many of the first `tokens` tokens of equal texts have the same pages in both namespaces.
   std::int64_t common_tokens(NamespaceId a, NamespaceId b, std::int64_t tokens) const;

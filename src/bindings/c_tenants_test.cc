@@ -214,5 +214,27 @@ TEST_F(CTenants, CountsThatNoArrayHasAreRefused) {
   EXPECT_EQ(ns, -1);
 }
 
+// Its sequences go on: what they cache is nobody else's, though its name were wanted.
+TEST_F(CTenants, ANamespaceThatIsClosedStaysAsLongAsItsSequences) {
+  const Text shared = {1, 2, 3, 4};
+  const Text text = {1, 2, 3, 4, 5, 6, 7, 8};
+  publish(open_namespace(kEverybody), shared);
+  const std::int32_t ns = open_behind({9}, shared);
+  stemma_sequence* const held = begin(ns, text);
+  ASSERT_EQ(stemma_namespace_close(cache_, ns), STEMMA_OK);
+  EXPECT_EQ(stemma_namespace_close(cache_, ns), STEMMA_INVALID_ARGUMENT);
+  std::int32_t name = -1;
+  std::uint32_t other = 0;
+  const auto open_next = [&] {
+    const auto byte = [&](int shift) { return static_cast<std::uint8_t>(other >> shift); };
+    const Digest digest = {7, byte(0), byte(8), byte(16)};
+    ++other;
+    return stemma_namespace_open(cache_, digest.data(), &name);
+  };
+  while (open_next() == STEMMA_OK) ASSERT_NE(name, ns) << "all names are somebody's";
+  ASSERT_EQ(stemma_finish(held, text.data(), text.size()), STEMMA_OK);
+  EXPECT_EQ(found(open_behind({9}, shared), text), 8);
+}
+
 }  // namespace
 }  // namespace stemma
