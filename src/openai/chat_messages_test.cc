@@ -107,10 +107,10 @@ const char* const kCalls = R"([
 // As answers give them out: with a name that repeats, with many names, or long.
 TEST(ChatMessages, ArgumentsThatPythonReadsAreAnObject) {
   const auto arguments_of = [](const std::string& text) {
-    const TemplateJson call = {{"id", "1"}, {"function", {{"name", "f"}, {"arguments", text}}}};
-    const TemplateJson message = {{"role", "assistant"}, {"tool_calls", {call}}};
-    return read(
-        TemplateJson({message}).dump().c_str())[0]["tool_calls"][0]["function"]["arguments"];
+    TemplateJson message = {{"role", "assistant"}};
+    message["tool_calls"][0] = {{"id", "1"}, {"function", {{"name", "f"}, {"arguments", text}}}};
+    const TemplateJson messages = TemplateJson::array({message});
+    return read(messages.dump().c_str())[0]["tool_calls"][0]["function"]["arguments"];
   };
   EXPECT_EQ(arguments_of(R"({"a": 1, "b": 2, "a": 3})").dump(), R"({"a":3,"b":2})");
   EXPECT_EQ(arguments_of(R"({"a": ")" + std::string(2'000'000, 'x') + "\"}")["a"].size(), 1U);
