@@ -55,8 +55,9 @@ Json text_logprobs(const AnswerPiece& piece) {
       continue;
     }
     json["token_logprobs"].push_back(finite(chance.token.logprob));
-    Json top = Json::object();
-    // Of tokens that read the same the likeliest comes first, and stays.
+    // The token itself is among them, however unlikely. Of tokens that read the same the likeliest
+    // comes first, and stays.
+    Json top = {{chance.token.text, finite(chance.token.logprob)}};
     for (const NamedLogprob& named : chance.likeliest) {
       top.emplace(named.text, finite(named.logprob));
     }

@@ -115,6 +115,8 @@ TEST(CompletionAnswer, OfACompletionWithLogprobs) {
   EXPECT_EQ(logprobs["tokens"], TemplateJson({"a", "\xC3\xA9"}));
   EXPECT_EQ(logprobs["text_offset"], TemplateJson({7, 8}));
   EXPECT_EQ(logprobs["top_logprobs"][0]["b"], -9999.0) << "JSON has no infinity";
+  EXPECT_EQ(logprobs["top_logprobs"][0]["a"], -0.5)
+      << "the token itself, though others are likelier";
 }
 
 TEST(CompletionAnswer, NothingSaysHowLikelyTheFirstTokenOfAPromptWas) {

@@ -33,7 +33,7 @@ constexpr std::int64_t kAdaptersLoadingMax = 16;
 
 // What is asked again and again by who only looks: a log would be full of it.
 bool is_polled(std::string_view path) {
-  return path == "/health" || path == "/metrics" || path == "/debug/kv" ||
+  return path == "/health" || path == "/ping" || path == "/metrics" || path == "/debug/kv" ||
          path == "/v1/cache/stats" || path == "/v1/cache/tree";
 }
 
@@ -74,6 +74,8 @@ std::span<const ApiService::Route> ApiService::routes() {
       Route{"GET", "/", Access::kEverybody, &ApiService::page},
       Route{"GET", "/page/", Access::kEverybody, &ApiService::page},
       Route{"GET", "/health", Access::kEverybody, &ApiService::health},
+      Route{"GET", "/ping", Access::kEverybody, &ApiService::health},
+      Route{"GET", "/version", Access::kEverybody, &ApiService::version},
       Route{"GET", "/metrics", Access::kAdmin, &ApiService::metrics},
       Route{"GET", "/v1/models", Access::kKey, &ApiService::models},
       Route{"GET", "/v1/models/", Access::kKey, &ApiService::model},
@@ -219,6 +221,10 @@ void ApiService::health(ExchangeId exchange, HttpRequest&&) {
   answer(exchange, std::move(response));
 }
 
+void ApiService::version(ExchangeId exchange, HttpRequest&&) {
+  answer_json(exchange, {{"version", std::string(kVersion)}});
+}
+
 // An adapter is listed as a model that has the model as its parent.
 TemplateJson ApiService::model_json(std::string_view name) const {
   const bool is_adapter = name != preparation_.model_name();
@@ -228,7 +234,8 @@ TemplateJson ApiService::model_json(std::string_view name) const {
   model["created"] = static_cast<std::int64_t>(started_s_);
   model["owned_by"] = "stemma";
   model["max_model_len"] = preparation_.context_tokens();
-  if (is_adapter) model["parent"] = preparation_.model_name();
+  model["root"] = name;
+  model["parent"] = is_adapter ? TemplateJson(preparation_.model_name()) : TemplateJson();
   model["weights"] = preparation_.weights_json();
   return model;
 }

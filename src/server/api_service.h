@@ -122,6 +122,7 @@ class ApiService final : public HttpService {
   bool may_pass(ExchangeId exchange, const HttpRequest& request, Access access);
 
   void health(ExchangeId exchange, HttpRequest&& request);
+  void version(ExchangeId exchange, HttpRequest&& request);
   void models(ExchangeId exchange, HttpRequest&& request);
   void model(ExchangeId exchange, HttpRequest&& request);
   void metrics(ExchangeId exchange, HttpRequest&& request);

@@ -56,7 +56,7 @@ const cached = ({ body }) => body.usage.prompt_tokens_details.cached_tokens;
 
 test("adapters are listed as models whose parent is the model", async () => {
   const { body } = await json(server.url, "/v1/models");
-  assert.deepEqual(body.data.map(({ id, parent }) => [id, parent]), [["scribe", undefined], ["poet", "scribe"], ["sage", "scribe"], ["bard", "scribe"]]);
+  assert.deepEqual(body.data.map(({ id, parent }) => [id, parent]), [["scribe", null], ["poet", "scribe"], ["sage", "scribe"], ["bard", "scribe"]]);
   const one = await json(server.url, "/v1/models/poet");
   assert.equal(one.body.id, "poet");
   assert.equal(one.body.parent, "scribe");
