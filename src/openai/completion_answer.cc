@@ -18,11 +18,11 @@ double finite(float logprob) {
   return std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0;
 }
 
-// Absent where the text does not say which bytes they were.
-Json bytes_of(const std::string& text) {
-  if (text.find("\xEF\xBF\xBD") != std::string::npos) return nullptr;
+Json bytes_of(const NamedLogprob& named) {
   Json bytes = Json::array();
-  for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+  for (const char byte : named.bytes.empty() ? named.text : named.bytes) {
+    bytes.push_back(static_cast<unsigned char>(byte));
+  }
   return bytes;
 }
 
@@ -30,7 +30,7 @@ Json named_json(const NamedLogprob& named) {
   Json json;
   json["token"] = named.text;
   json["logprob"] = finite(named.logprob);
-  json["bytes"] = bytes_of(named.text);
+  json["bytes"] = bytes_of(named);
   return json;
 }
 

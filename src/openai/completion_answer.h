@@ -36,6 +36,7 @@ struct NamedLogprob {
   float logprob = 0;
   TokenId token = -1;
   std::int32_t rank = 0;
+  std::string bytes = {};  // where the text does not say them: of a part of a character
 };
 
 // A token of a text and the likeliest ones in its place.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "grammar/token_bytes.h"
 #include "model/detokenizer.h"
+#include "model/unicode_text.h"
 
 namespace stemma {
 
@@ -29,11 +31,15 @@ TokenChance TokenChances::next(std::span<const TokenLogprob> entries) {
 }
 
 NamedLogprob TokenChances::named(const TokenLogprob& entry) const {
-  return {.text = begun_ ? text_behind_others(*tokenizer_, entry.token)
-                         : tokenizer_->decode(std::span(&entry.token, 1), false),
-          .logprob = entry.logprob,
-          .token = entry.token,
-          .rank = entry.rank};
+  NamedLogprob named = {.text = begun_ ? text_behind_others(*tokenizer_, entry.token)
+                                       : tokenizer_->decode(std::span(&entry.token, 1), false),
+                        .logprob = entry.logprob,
+                        .token = entry.token,
+                        .rank = entry.rank};
+  if (named.text.find(kReplacementCharacter) != std::string::npos) {
+    named.bytes = token_bytes(*tokenizer_, entry.token);
+  }
+  return named;
 }
 
 }  // namespace stemma

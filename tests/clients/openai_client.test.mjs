@@ -384,3 +384,12 @@ test("what programs ask a server first is there", async () => {
   assert.equal((await json(server.url, "/ping")).status, 200);
   assert.match((await json(server.url, "/version")).body.version, /^\d+\.\d+/);
 });
+
+test("bytes of tokens that are parts of a character make it, one behind the other", async () => {
+  const answer = await client.chat.completions.create({
+    model, messages: about("A clef."), max_tokens: 30, logprobs: true, guided_choice: ["𝄞é𝄞"],
+  });
+  const { content } = answer.choices[0].logprobs;
+  assert.ok(content.some((each) => each.token.includes("\uFFFD")), "the model has no token of it");
+  assert.equal(Buffer.from(content.flatMap((each) => each.bytes)).toString(), "𝄞é𝄞");
+});
