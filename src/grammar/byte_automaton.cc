@@ -27,7 +27,8 @@ constexpr Utf8Form kUtf8Forms[] = {
 
 }  // namespace
 
-ByteAutomaton::ByteAutomaton(ByteProgram program) : program_(std::move(program)) {
+ByteAutomaton::ByteAutomaton(ByteProgram program, std::int64_t work)
+    : program_(std::move(program)), work_left_(work) {
   marks_.resize(program_.steps.size());
   find_classes();
   begin();
@@ -87,7 +88,9 @@ void ByteAutomaton::keep_only(std::span<State* const> kept) {
     const KeptState& one = states_[static_cast<std::size_t>(*state)];
     contents.push_back({*one.places, one.may_end});
   }
+  const std::int64_t work_left = std::exchange(work_left_, kAnyWork);  // it was done before
   begin();
+  work_left_ = work_left;
   for (std::size_t i = 0; i < kept.size(); ++i) {
     for (Place& place : contents[i].places) place.stack = pushed_again(stacks, place.stack);
     *kept[i] = keep(std::move(contents[i]));
@@ -110,8 +113,7 @@ void ByteAutomaton::follow(Place from, Reached& reached) {
   while (!open_.empty()) {
     const Place place = open_.back();
     open_.pop_back();
-    --work_left_;
-    if (reached.places.size() >= kPlacesMax) return;
+    if (--work_left_ < 0 || reached.places.size() >= kPlacesMax) return;
     if (meets(place)) continue;
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
     switch (step.kind) {
@@ -153,7 +155,10 @@ bool ByteAutomaton::meets(const Place& place) {
 std::int32_t ByteAutomaton::pushed(std::int32_t step, std::int32_t below) {
   const auto number = static_cast<std::int32_t>(stacks_.size());
   const auto [known, added] = known_stacks_.try_emplace({step, below}, number);
-  if (added) stacks_.push_back({step, below});
+  if (added) {
+    work_left_ -= kStackWork;
+    stacks_.push_back({step, below});
+  }
   return known->second;
 }
 
@@ -167,6 +172,7 @@ ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
     if (byte >= step.first && byte <= step.last) follow({step.next, place.stack}, reached);
   }
   work_left_ -= std::ssize(*states_[static_cast<std::size_t>(state)].places);
+  if (exhausted()) return kDead;  // what was reached may not be all
   const bool dead = reached.places.empty() && !reached.may_end;
   const State next = dead ? kDead : keep(std::move(reached));
   next_[place_of(state, byte)] = next;

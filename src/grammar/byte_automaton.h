@@ -37,7 +37,10 @@ class ByteAutomaton {
   // comes is of the grammar still, and can come to an end.
   static constexpr std::size_t kPlacesMax = 512;
 
-  explicit ByteAutomaton(ByteProgram program);
+  // `work`: what may be done to find the places of no bytes, as allow_work has it; where that is
+  // not enough it is exhausted, and of no use.
+  static constexpr std::int64_t kAnyWork = std::numeric_limits<std::int64_t>::max();
+  explicit ByteAutomaton(ByteProgram program, std::int64_t work = kAnyWork);
 
   // Of no bytes.
   State start() const { return 0; }
@@ -66,11 +69,13 @@ class ByteAutomaton {
   }
 
   // How much work may be done from here on: a unit for each step of the program that is looked at,
-  // and kStateWork for each new state. Without, there is no bound.
+  // kStackWork for each rule that is new behind others, and kStateWork for each new state. Without,
+  // there is no bound.
   void allow_work(std::int64_t units) { work_left_ = units; }
   // Whether it was not enough: states that were not known were taken for dead.
   bool exhausted() const { return work_left_ < 0; }
   static constexpr std::int64_t kStateWork = 64;
+  static constexpr std::int64_t kStackWork = 8;
 
   // States and what they remember, as one number to bound them by.
   std::size_t size() const { return states_.size() + stacks_.size(); }
@@ -145,7 +150,7 @@ class ByteAutomaton {
   std::vector<Mark> marks_;  // by step
   std::set<Place> others_;
   std::uint64_t walk_ = 0;
-  std::int64_t work_left_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t work_left_;
 };
 
 }  // namespace stemma

@@ -17,11 +17,15 @@ namespace {
 constexpr std::size_t kSizeMax = 8192;
 constexpr std::size_t kMasksMax = 512;
 
+Error too_many_ways() {
+  return {ErrorCode::kTooLarge, "a text of this form can be read in too many ways"};
+}
+
 }  // namespace
 
 struct GrammarBook::Grammar {
-  Grammar(std::string its_key, ByteProgram program)
-      : key(std::move(its_key)), automaton(std::move(program)) {}
+  Grammar(std::string its_key, ByteProgram program, std::int64_t work)
+      : key(std::move(its_key)), automaton(std::move(program), work) {}
 
   const std::string key;
   std::int64_t users = 0;  // behind the book's lock
@@ -138,7 +142,8 @@ Result<OwnedConstraint> GrammarBook::open(const std::string& key, Writer write) 
     ByteGrammar grammar;
     STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part whole, write(grammar));
     STEMMA_ASSIGN_OR_RETURN(ByteProgram program, grammar.compile(whole));
-    auto compiled = std::make_unique<Grammar>(key, std::move(program));
+    auto compiled = std::make_unique<Grammar>(key, std::move(program), work_max_);
+    if (compiled->automaton.exhausted()) return too_many_ways();
     lock.lock();
     if (find_or_null(key) == nullptr) grammars_.push_back(std::move(compiled));
   }
@@ -146,9 +151,7 @@ Result<OwnedConstraint> GrammarBook::open(const std::string& key, Writer write) 
     trie_ = std::make_unique<TokenTrie>(bytes_of_tokens(tokenizer_, vocab_tokens_));
   }
   Grammar& grammar = *grammars_.back();
-  if (grammar.too_costly) {
-    return Error{ErrorCode::kTooLarge, "a text of this form can be read in too many ways"};
-  }
+  if (grammar.too_costly) return too_many_ways();
   ++grammar.users;
   drop_idle();
   lock.unlock();

@@ -11,6 +11,7 @@
 
 #include "base/prng.h"
 #include "grammar/byte_regex.h"
+#include "grammar/ebnf.h"
 #include "grammar/json_schema.h"
 #include "model/tokenizer_examples.h"
 
@@ -189,6 +190,38 @@ TEST_F(GrammarBookTest, ThreadsShareGrammars) {
   for (int seed = 0; seed < 4; ++seed) threads.emplace_back(run, seed);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+}
+
+// r0 is r1 twice, that is r2 twice, ..., and the last may be nothing: nothing is read in 2^30 ways.
+std::string doubling_rules(const std::string& root) {
+  std::string rules = "root ::= " + root + "\n";
+  for (int i = 0; i < 30; ++i) {
+    const std::string next = "r" + std::to_string(i + 1);
+    rules += "r" + std::to_string(i) + " ::= " + next + " " + next + " | \"\"\n";
+  }
+  return rules + "r30 ::= \"\"\n";
+}
+
+TEST_F(GrammarBookTest, AGrammarThatBeginsInTooManyWaysIsRefused) {
+  const Result<OwnedConstraint> opened = book_.open(
+      "begin", [](ByteGrammar& grammar) { return add_ebnf(doubling_rules("r0 \"x\""), grammar); });
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().detail, "a text of this form can be read in too many ways");
+}
+
+TEST_F(GrammarBookTest, AGrammarThatGoesOnInTooManyWaysAllowsNothing) {
+  const Result<OwnedConstraint> opened = book_.open("later", [](ByteGrammar& grammar) {
+    return add_ebnf(doubling_rules("\"q\" r0 \"x\""), grammar);
+  });
+  ASSERT_TRUE(opened.ok());
+  EXPECT_TRUE(opened->get()->allowed().empty());
+}
+
+TEST_F(GrammarBookTest, AnExpressionOfNothingManyTimesIsRefused) {
+  const Result<OwnedConstraint> opened = book_.open("nothing", [](ByteGrammar& grammar) {
+    return add_regex("((((()?){100}){100}){100}){100}a", RegexMatch::kWhole, grammar);
+  });
+  EXPECT_FALSE(opened.ok());
 }
 
 }  // namespace
