@@ -2,7 +2,7 @@
 
 #include <cmath>
 #include <type_traits>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -52,7 +52,7 @@ class JsonBuilder {
  private:
   struct Open {
     AnyJson* value = nullptr;
-    std::unordered_set<std::string> names = {};  // of an object
+    std::unordered_map<std::string, std::size_t> names = {};  // of an object: where they stand
   };
 
   // Where the next value comes.
@@ -104,7 +104,7 @@ template <typename AnyJson>
 bool JsonBuilder<AnyJson>::key(string_t& name) {
   Open& around = open_.back();
   auto& fields = around.value->template get_ref<typename AnyJson::object_t&>();
-  const bool is_new = around.names.insert(name).second;
+  const auto [known, is_new] = around.names.try_emplace(name, fields.size());
   if (!is_new && !limits_.names_repeat) {
     return fail(ErrorCode::kCorrupt, "key '" + printable(name) + "' appears twice");
   }
@@ -114,12 +114,12 @@ bool JsonBuilder<AnyJson>::key(string_t& name) {
   }
   if constexpr (std::is_same_v<AnyJson, nlohmann::ordered_json>) {
     using Container = typename AnyJson::object_t::Container;
-    if (is_new) {  // without a look at all before it
-      field_ = &static_cast<Container&>(fields).emplace_back(std::move(name), nullptr).second;
-      return true;
-    }
+    auto& in_order = static_cast<Container&>(fields);  // without a look at all before it
+    if (is_new) in_order.emplace_back(std::move(name), nullptr);
+    field_ = &in_order[known->second].second;
+  } else {
+    field_ = &fields[name];
   }
-  field_ = &fields[name];
   return true;
 }
 

@@ -53,6 +53,19 @@ TEST(JsonText, ANameComesOnceUnlessItMayRepeat) {
   EXPECT_EQ(*sorted, nlohmann::json::parse(text));
 }
 
+TEST(JsonText, NamesThatRepeatCostNoSearch) {
+  std::string text = "{\"0\":0";
+  for (int i = 1; i < 100'000; ++i) text += ",\"" + std::to_string(i) + "\":0";
+  for (int i = 0; i < 400'000; ++i) text += ",\"99999\":1";
+  const auto began = std::chrono::steady_clock::now();
+  const auto parsed = parse_ordered_json(text + "}", "f",
+                                         {.text_bytes_max = text.size() + 1, .names_repeat = true});
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->size(), 100'000U);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20))
+      << "it was a minute";
+}
+
 // The parser's own callback looks at all objects before one in its list: these would take a minute.
 TEST(JsonText, ManyObjectsInAListCostAsMuchAsTheirText) {
   std::string text = "[{}";
