@@ -124,10 +124,12 @@ bool has_form(const CompletionRequest& request, const std::optional<ToolCallSpel
          (calls.has_value() && has_strict_tool(request.tools));
 }
 
-std::string form_key(const CompletionRequest& request, ThoughtPlace thoughts) {
+std::string form_key(const CompletionRequest& request, ThoughtPlace thoughts,
+                     std::string_view tenant) {
   const TemplateJson key = {text_form_key(request.form), request.tools,
                             request.tool_choice.forced,  request.tool_choice.name,
-                            request.calls_in_parallel,   static_cast<int>(thoughts)};
+                            request.calls_in_parallel,   static_cast<int>(thoughts),
+                            std::string(tenant)};
   return json_text(key);
 }
 

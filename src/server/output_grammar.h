@@ -23,8 +23,9 @@ namespace stemma {
 // it says one, it forces calls, or a tool that may be called is strict.
 bool has_form(const CompletionRequest& request, const std::optional<ToolCallSpelling>& calls);
 
-// What two requests have in common whose answers have the same form.
-std::string form_key(const CompletionRequest& request, ThoughtPlace thoughts);
+// What two requests of a tenant have in common whose answers have the same form.
+std::string form_key(const CompletionRequest& request, ThoughtPlace thoughts,
+                     std::string_view tenant = {});
 
 // The form. Errors begin with the path of what cannot be kept to.
 // REQUIRES: has_form(request, calls).

@@ -301,6 +301,9 @@ TEST(OutputGrammar, OneKeyIsOneForm) {
       key(std::string(kTools) + R"(,"guided_json":{"type":"null"})"),
       key(std::string(kTools) + R"(,"tool_choice":{"type":"function","function":{"name":"go"}})")};
   EXPECT_EQ(std::set<std::string>(keys.begin(), keys.end()).size(), keys.size());
+  const CompletionRequest request = request_of(R"("guided_choice":["a"])");
+  EXPECT_NE(form_key(request, ThoughtPlace::kBehind, "one"),
+            form_key(request, ThoughtPlace::kBehind, "other"));
 }
 
 std::string refusal(const std::string& fields, bool calls = true) {

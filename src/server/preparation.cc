@@ -284,15 +284,18 @@ ThoughtPlace Preparation::thoughts_of(const CompletionRequest& request,
   return thought_place_behind(text_of(prompt.last(std::min(prompt.size(), kTokens))));
 }
 
+// A tenant's forms are its own: time would tell others whether theirs is one of them.
 ApiResult<OwnedConstraint> Preparation::constraint_of(const CompletionRequest& request,
-                                                      ThoughtPlace thoughts) const {
+                                                      ThoughtPlace thoughts,
+                                                      const Caller& caller) const {
   const std::optional<ToolCallSpelling>& spelling = shown_to(request).spelling;
   if (!has_form(request, spelling)) return OwnedConstraint();
   const auto write = [&](ByteGrammar& grammar) -> Result<ByteGrammar::Part> {
     STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part form, add_form(request, spelling, grammar));
     return add_thoughts(thoughts, form, grammar);
   };
-  Result<OwnedConstraint> constraint = model_.grammars().open(form_key(request, thoughts), write);
+  Result<OwnedConstraint> constraint =
+      model_.grammars().open(form_key(request, thoughts, caller.tenant), write);
   if (!constraint.ok()) return form_error(request, constraint.error().detail);
   return std::move(constraint).value();
 }
@@ -387,7 +390,8 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     cut(request, ids);
     const ThoughtPlace thoughts = thoughts_of(request, ids);
     plan.may_think |= thoughts != ThoughtPlace::kBehind;
-    if (i == 0) constraint = constraint_of(request, thoughts);  // prompts of texts are all alike
+    if (i == 0)
+      constraint = constraint_of(request, thoughts, caller);  // prompts of texts are all alike
     if (auto* const fault = std::get_if<ApiError>(&constraint)) return std::move(*fault);
     plan.echoes.push_back(request.echo ? model_.tokenizer().decode(ids, request.skip_special_tokens)
                                        : "");

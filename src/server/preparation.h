@@ -99,8 +99,8 @@ class Preparation {
   // Where the answer to a chat begins: kBehind, too, where thoughts are left in the text.
   ThoughtPlace thoughts_of(const CompletionRequest& request, std::span<const TokenId> prompt) const;
   // What answers have to be; none: any text.
-  ApiResult<OwnedConstraint> constraint_of(const CompletionRequest& request,
-                                           ThoughtPlace thoughts) const;
+  ApiResult<OwnedConstraint> constraint_of(const CompletionRequest& request, ThoughtPlace thoughts,
+                                           const Caller& caller) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,
                                   Whereabouts where) const;
   void go_on_from_shared(RequestSpec& spec) const;
