@@ -523,6 +523,76 @@ def test_outputs_are_cached_too():
     served.check()
 
 
+def decode(served, request, tokens):
+    """Computes outputs of a request, behind what its row has."""
+    request.output_ids += tokens
+    first, last = request.kv_committed_len, request.kv_committed_len + len(tokens)
+    served.rows.write((request.req_pool_idx, slice(first, last)), served.slots.alloc(len(tokens)).int())
+    request.kv_committed_len = last
+
+
+def test_what_lies_behind_the_length_that_is_handed_over_stays_the_callers():
+    served = Served()
+    request = served.begin([1, 2, 3])
+    decode(served, request, [90, 91, 92])
+    row = served.rows.req_to_token[request.req_pool_idx, :6].long()
+    served.cache.cache_finished_req(request, kv_len_to_handle=3)
+    assert found(served.cache, [1, 2, 3, 90, 91, 92]) == row[:3].tolist()
+    served.slots.free(row[3:])
+    served.check()
+
+
+def test_of_the_length_that_is_handed_over_the_part_of_a_page_is_freed():
+    served = Served(page_size=4)
+    request = served.begin(list(range(10)))
+    served.cache.cache_unfinished_req(request)
+    served.cache.cache_finished_req(request, kv_len_to_handle=10)
+    assert len(found(served.cache, range(10))) == 8
+    served.check()
+
+
+def test_a_length_within_what_the_tree_has_frees_none_of_it():
+    served = Served(page_size=4)
+    request = served.begin(list(range(8)))
+    served.cache.cache_unfinished_req(request)
+    assert request.cache_protected_len == 8
+    served.cache.cache_finished_req(request, kv_len_to_handle=6)
+    assert len(found(served.cache, range(8))) == 8
+    served.check()
+
+
+@pytest.mark.parametrize("said", [None, "nothing"])
+def test_what_a_request_locks_is_the_trees_where_it_does_not_say_how_much_that_is(said):
+    served = Served()
+    served.cache.cache_finished_req(served.begin([1, 2, 3, 4]))
+    for finish in (served.cache.cache_unfinished_req, lambda request: None):
+        request = served.begin([1, 2, 3, 9])
+        if said is None:
+            request.cache_protected_len = None
+        else:
+            del request.cache_protected_len
+        finish(request)
+        served.cache.cache_finished_req(request)
+        served.check()
+    assert served.cache.total_size() == 5
+
+
+def test_fields_of_a_request_may_be_in_its_kv():
+    served = Served()
+    for tokens in ([1, 2, 3, 4], [1, 2, 3, 9]):
+        request = served.begin(tokens)
+        moved = ("req_pool_idx", "kv_committed_len", "cache_protected_len")
+        request.kv = types.SimpleNamespace(**{name: request.__dict__.pop(name) for name in moved})
+        served.cache.cache_unfinished_req(request)
+        assert request.kv.cache_protected_len == 4
+        served.cache.cache_finished_req(request, kv_len_to_handle=4)
+        served.rows.free(request)
+        assert request.kv.req_pool_idx is None and served.rows.alloc([request]) == [request.kv.req_pool_idx]
+        served.rows.free(request)
+    served.check()
+    assert served.cache.total_size() == 5 and served.rows.available_size() == 8
+
+
 def test_a_request_that_asks_for_it_is_not_cached():
     served = Served()
     request = served.begin([1, 2, 3])

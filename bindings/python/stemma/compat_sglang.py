@@ -26,6 +26,7 @@ from .compat_sglang_pools import (  # noqa: F401
     kv_to_page_indices,
     kv_to_page_num,
     page_align_floor,
+    request_part,
 )
 from ._stores import open_store
 from .errors import InvalidArgumentError, UnsupportedError
@@ -309,19 +310,36 @@ class _Requests:
             self.token_to_kv_pool_allocator.free(slots)
 
     def _row(self, req, length: int) -> torch.Tensor:
-        return self.req_to_token_pool.req_to_token[req.req_pool_idx, :length].to(torch.int64)
+        row = request_part(req, "req_pool_idx").req_pool_idx
+        return self.req_to_token_pool.req_to_token[row, :length].to(torch.int64)
 
     def _committed(self, req) -> int:
-        return req.pop_committed_kv_cache() if hasattr(req, "pop_committed_kv_cache") else req.kv_committed_len
+        counted = request_part(req, "pop_committed_kv_cache")
+        if hasattr(counted, "pop_committed_kv_cache"):
+            return counted.pop_committed_kv_cache()
+        return request_part(req, "kv_committed_len").kv_committed_len
+
+    def _protected(self, req) -> int:
+        """Tokens of the request, from the first on, whose slots are the tree's: where it does not say, what it locks."""
+        said = getattr(request_part(req, "cache_protected_len"), "cache_protected_len", None)
+        if said is not None:
+            return said
+        match = getattr(getattr(req, "last_node", None), "_match", None)
+        return 0 if match is None else match.tokens
 
     def _fill_ids(self, req):
         return req.get_fill_ids() if hasattr(req, "get_fill_ids") else req.fill_ids
 
-    def cache_finished_req(self, req, is_insert: bool = True, **_) -> None:
-        """The request has ended: its whole pages stay in the tree, everything else of it is freed."""
-        length = self._committed(req)
+    def cache_finished_req(
+        self, req, is_insert: bool = True, *, kv_len_to_handle: Optional[int] = None, **_
+    ) -> None:
+        """The request has ended: its whole pages stay in the tree, everything else of it is freed.
+
+        With kv_len_to_handle this is of its first so many tokens; what lies behind stays the caller's to free.
+        """
+        length = self._committed(req) if kv_len_to_handle is None else kv_len_to_handle
         slots = self._row(req, length)
-        protected = getattr(req, "cache_protected_len", 0)
+        protected = self._protected(req)
         if self.disable or not is_insert:
             self._free(slots[protected:])
         else:
@@ -329,7 +347,7 @@ class _Requests:
             key = RadixKey(tokens, getattr(req, "extra_key", None), cache_salt=getattr(req, "cache_salt", None))
             result = self.insert(InsertParams(key=key, value=slots, priority=getattr(req, "priority", 0) or 0))
             self._free(slots[protected : max(protected, result.prefix_len)])
-            self._free(slots[page_align_floor(length, self.page_size) :])
+            self._free(slots[max(protected, page_align_floor(length, self.page_size)) :])
         if getattr(req, "last_node", None) is not None:
             self.dec_lock_ref(req.last_node)
 
@@ -340,7 +358,7 @@ class _Requests:
         if self.disable or getattr(req, "skip_radix_cache_insert", False):
             req.prefix_indices = slots
             return
-        protected = getattr(req, "cache_protected_len", 0)
+        protected = self._protected(req)
         key = RadixKey(tokens, getattr(req, "extra_key", None), cache_salt=getattr(req, "cache_salt", None))
         params = InsertParams(key=key, value=slots, chunked=chunked, priority=getattr(req, "priority", 0) or 0)
         result = self.insert(params)
@@ -350,11 +368,12 @@ class _Requests:
             node._match.lock()  # where it was just found; inc_lock_ref would look at the sizes before
         self._free(slots[protected : max(protected, result.prefix_len)])
         if len(shared) > protected:
-            where = (req.req_pool_idx, slice(protected, len(shared)))
+            row = request_part(req, "req_pool_idx").req_pool_idx
+            where = (row, slice(protected, len(shared)))
             self.req_to_token_pool.write(where, shared[protected:].to(torch.int32))
         if getattr(req, "last_node", None) is not None:
             self.dec_lock_ref(req.last_node)
-        req.cache_protected_len = len(shared)
+        request_part(req, "cache_protected_len").cache_protected_len = len(shared)
         req.prefix_indices = torch.cat([shared, slots[len(shared) :]])
         req.last_node = node
 

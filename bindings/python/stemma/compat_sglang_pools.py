@@ -11,6 +11,16 @@ import torch
 from .errors import InvalidArgumentError
 
 
+def request_part(req, name: str):
+    """What has the field `name` of a request: its `kv`, as in newer SGLangs, or the request itself."""
+    kv = getattr(req, "kv", None)
+    return kv if hasattr(kv, name) else req
+
+
+def _row_of(req) -> int | None:
+    return getattr(request_part(req, "req_pool_idx"), "req_pool_idx", None)
+
+
 class ReqToTokenPool:
     """A row of slots for each running request: `req_to_token`, int32 [size, max_context_len]."""
 
@@ -29,18 +39,19 @@ class ReqToTokenPool:
         """Rows for `reqs`: a number, or requests, of which those with a row keep it. All or none."""
         if isinstance(reqs, int):
             return self._take(reqs)
-        new = [req for req in reqs if getattr(req, "req_pool_idx", None) is None]
+        new = [req for req in reqs if _row_of(req) is None]
         if len({id(req) for req in new}) != len(new):
             raise InvalidArgumentError("a request without a row is there twice")
         for req in reqs:
-            if getattr(req, "req_pool_idx", None) is not None and getattr(req, "kv_committed_len", 1) <= 0:
+            committed = getattr(request_part(req, "kv_committed_len"), "kv_committed_len", 1)
+            if _row_of(req) is not None and committed <= 0:
                 raise InvalidArgumentError("a request that keeps its row has committed tokens")
         rows = self._take(len(new))
         if rows is None:
             return None
         for req, row in zip(new, rows):
-            req.req_pool_idx = row
-        return [req.req_pool_idx for req in reqs]
+            request_part(req, "req_pool_idx").req_pool_idx = row
+        return [_row_of(req) for req in reqs]
 
     def _take(self, count: int) -> list[int] | None:
         if count > len(self.free_slots):
@@ -51,11 +62,12 @@ class ReqToTokenPool:
 
     def free(self, rows) -> None:
         """Gives back a row, several, or that of a request. All or none."""
-        if hasattr(rows, "req_pool_idx"):
-            if rows.req_pool_idx is None:
+        part = request_part(rows, "req_pool_idx")
+        if hasattr(part, "req_pool_idx"):
+            if part.req_pool_idx is None:
                 raise InvalidArgumentError("the request has no row")
-            self.free(rows.req_pool_idx)
-            rows.req_pool_idx = None
+            self.free(part.req_pool_idx)
+            part.req_pool_idx = None
             return
         given = [rows] if isinstance(rows, int) else [int(row) for row in rows]
         free = set(self.free_slots)
