@@ -890,14 +890,15 @@ class HostPages:
 
     page_size = 4
 
-    def __init__(self):
-        self.slots = torch.arange(32 * 6, dtype=torch.float16).reshape(32, 6)
+    def __init__(self, dtype=torch.float16, **form):
+        self.slots = torch.arange(32 * 6).reshape(32, 6).to(dtype)
+        self.__dict__.update(form)
 
     def get_data_page(self, index, flat=True):
         return self.slots[index : index + 4].flatten()
 
     def get_dummy_flat_data_page(self):
-        return torch.zeros(24, dtype=torch.float16)
+        return torch.zeros(24, dtype=self.slots.dtype)
 
     def set_from_flat_data_page(self, index, page):
         self.slots[index : index + 4] = page.view(4, 6)
@@ -938,6 +939,20 @@ def test_suffixes_tell_ranks_apart(storage):
     assert storage.batch_set(["h0"], [torch.zeros(8)]) and not other.exists("h0")
     storage.clear()
     assert not storage.exists("h0") and storage.get_stats()["values"] == 0
+
+
+def test_pages_of_another_form_are_not_found(storage):
+    def opened(**form):
+        made = StemmaHiCacheStorage(store=storage._store, suffix=storage._suffix)
+        made.register_mem_pool_host(HostPages(**form))
+        return made
+
+    form = {"layout": "layer_first", "layer_num": 3, "head_num": 2, "head_dim": 1}
+    assert opened(**form).batch_set_v1(["h0"], torch.arange(4)) == [True]
+    assert opened(**form).batch_exists(["h0"]) == 1
+    others = ({"layout": "page_first"}, {"dtype": torch.bfloat16}, {"head_num": 1, "head_dim": 2}, {"page_size": 2})
+    for other in (opened(**{**form, **changed}) for changed in others):
+        assert not other.exists("h0") and other.batch_get_v1(["h0"], torch.arange(4)) == [False]
 
 
 # Ranks of one MLA stage all have the same; stages, and ranks of context, never.

@@ -128,13 +128,14 @@ def test_a_page_that_is_lost_is_reported_with_all_behind_it(store):
     request = other.admit("b", tokens)
     assert request.external == 12
     key = stemma.page_keys(tokens, PAGE, bytes(32))[1]
-    assert store.remove(key + LAYERS[1].encode())
+    assert store.remove(engine.worker._name(key, LAYERS[1]))
     assert other.step(request, 12, 13) == set(request.pages[1:3])
     assert other.worker.get_block_ids_with_load_errors() == set()
 
 
-def is_saved(store, key):
-    return store.exists([key + name.encode() for name in LAYERS] + [key + b"/whole"]) > 0
+def is_saved(engine, key):
+    names = [engine.worker._name(key, name) for name in LAYERS]
+    return engine.worker._store.exists(names + [key + b"/whole"]) > 0
 
 
 # What a step computes behind pages that did not come is wrong, and vLLM computes it again.
@@ -144,11 +145,11 @@ def test_nothing_is_saved_that_was_computed_behind_a_load_that_failed(store):
     other, keys = Engine(store), stemma.page_keys(tokens, PAGE, bytes(32))
     request = other.admit("b", tokens)
     assert request.external == 12
-    assert store.remove(keys[1] + LAYERS[1].encode())
+    assert store.remove(engine.worker._name(keys[1], LAYERS[1]))
     assert other.step(request, 12, 17) == set(request.pages[1:3])
-    assert not is_saved(store, keys[3])
+    assert not is_saved(other, keys[3])
     assert other.step(request, 17, 18) == set(), "planned before the first one's failure was known"
-    assert not is_saved(store, keys[3])
+    assert not is_saved(other, keys[3])
 
 
 def test_what_was_computed_behind_a_load_is_saved_by_the_next_step(store):
@@ -156,8 +157,8 @@ def test_what_was_computed_behind_a_load_is_saved_by_the_next_step(store):
     engine.step(engine.admit("a", tokens[:13]), 0, 13)
     other, key = Engine(store), stemma.page_keys(tokens, PAGE, bytes(32))[3]
     request = other.admit("b", tokens)
-    assert other.step(request, 12, 17) == set() and not is_saved(store, key)
-    assert other.step(request, 17, 18) == set() and is_saved(store, key)
+    assert other.step(request, 12, 17) == set() and not is_saved(other, key)
+    assert other.step(request, 17, 18) == set() and is_saved(other, key)
 
 
 def test_a_page_is_found_only_when_every_layer_is_saved(store):
@@ -334,10 +335,10 @@ def test_a_page_that_lost_a_part_is_saved_anew(store):
     engine, tokens = Engine(store), list(range(13))
     engine.step(engine.admit("a", tokens), 0, 13)
     keys = stemma.page_keys(tokens, PAGE, bytes(32))
-    assert store.remove(keys[1] + LAYERS[1].encode())
+    assert store.remove(engine.worker._name(keys[1], LAYERS[1]))
     other = Engine(store)
     assert other.step(other.admit("b", tokens), 12, 13)
-    assert not is_saved(store, keys[1])
+    assert not is_saved(other, keys[1])
     third = Engine(store)
     request = third.admit("c", tokens)
     assert request.external == 4
@@ -369,6 +370,22 @@ def test_a_namespace_may_be_written_in_json(store):
     for wrong in ["0a", "zz" * 32, b"short"]:
         with pytest.raises(stemma.InvalidArgumentError, match="namespace"):
             Engine(store, namespace=wrong)
+
+
+@pytest.mark.parametrize("form", [((2, PAGES, 2, PAGE, 3), torch.float32), ((2, PAGES, PAGE, 2, 3), torch.int32)])
+def test_pages_of_another_form_are_not_loaded_and_stay_for_their_own(store, form):
+    tokens, shape, dtype = list(range(9)), *form
+    engine = Engine(store)
+    engine.step(engine.admit("a", tokens), 0, 9)
+    other = Engine(store)
+    other.caches = {name: torch.zeros(shape, dtype=dtype) for name in LAYERS}
+    other.worker.register_kv_caches(other.caches)
+    request = other.admit("b", tokens)
+    other.worker.bind_connector_metadata(planned(other.scheduler, "b", request.pages, 8, 1, True))
+    other.worker.start_load_kv()
+    assert other.worker.get_block_ids_with_load_errors() == set(request.pages[:2])
+    assert not any(cache.any() for cache in other.caches.values())
+    assert all(is_saved(engine, key) for key in stemma.page_keys(tokens, PAGE, bytes(32)))
 
 
 def test_caches_of_another_shape_are_refused(store):

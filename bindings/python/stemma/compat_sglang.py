@@ -788,11 +788,21 @@ def _suffix_of(storage_config: Any) -> str:
     return suffix
 
 
+def _form_of(pool: Any) -> str:
+    """How a host pool lays out a page and what of: the same length of bytes of another form is another page."""
+    flat = pool.get_dummy_flat_data_page()
+    fields = {"layout": getattr(pool, "layout", None), "dtype": flat.dtype, "numbers": flat.numel()}
+    for name in ("page_size", "layer_num", "head_num", "head_dim", "kv_lora_rank", "qk_rope_head_dim"):
+        fields[name] = getattr(pool, name, None)
+    return "".join(f"_{name}={value}" for name, value in fields.items() if value is not None)
+
+
 class StemmaHiCacheStorage:
     """SGLang's HiCacheStorage over a stemma.PageStore: pages of host memory by their hashes.
 
     The store is given, or opened from storage_config.extra_config: directory and bytes_max, or remote and secret, and
-    value_bytes (of a page, all layers). Keys are of one model, format and rank: `suffix` tells those that share a store apart.
+    value_bytes (of a page, all layers). Keys are of one model and rank, which `suffix` tells apart in a store, and of the
+    layout, dtype and shape of the host pool's pages, once it is registered.
     """
 
     def __init__(self, storage_config: Any = None, store: Optional[_stemma.PageStore] = None, suffix: str = ""):
@@ -800,12 +810,13 @@ class StemmaHiCacheStorage:
         self._store = store or open_store(extra)
         self._suffix = suffix or _suffix_of(storage_config)
         self._pool: Any = None
+        self._form = ""
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
-        self._pool = mem_pool_host
+        self._pool, self._form = mem_pool_host, _form_of(mem_pool_host)
 
     def _name(self, key: str) -> str:
-        return key + self._suffix
+        return key + self._suffix + self._form
 
     def get(self, key: str, target_location: Optional[torch.Tensor] = None, target_sizes: Any = None):
         """The target, filled; None: there is no such page, or not of this length."""

@@ -92,7 +92,8 @@ class StemmaConnector(KVConnectorBase_V1):
     one layer;
     namespace, the digest (32 bytes, or 64 hexadecimal digits) of all that makes pages valid: model, dtype, layout. Without it
     that of the names in vllm_config, which do not say whether a model of the same name has other weights.
-    Ranks keep apart by themselves.
+    Ranks keep apart by themselves, and so do layers whose pages have another shape or dtype. A page of another form is found
+    and fails to load: the scheduler does not know the worker's.
     """
 
     def __init__(self, vllm_config: Any = None, role: Any = None, kv_cache_config: Any = None, **options: Any):
@@ -124,6 +125,7 @@ class StemmaConnector(KVConnectorBase_V1):
         self._own_tokens: dict[str, int] = {}  # that the engine had of a request when it asked
         self._to_load: list[PageMoves] = []
         self._layers: dict[str, torch.Tensor] = {}
+        self._forms: dict[str, bytes] = {}  # of the layers' pages
         self._failed_blocks: set[int] = set()
         self._failed_requests: set[str] = set()  # until they have finished
 
@@ -142,7 +144,7 @@ class StemmaConnector(KVConnectorBase_V1):
         return b"" if self._ranks == 1 else b"%dof%d/" % (rank, self._ranks)
 
     def _name(self, key: bytes, layer: str) -> bytes:
-        return key + self._part(self._rank) + layer.encode()
+        return key + self._part(self._rank) + layer.encode() + self._forms[layer]
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         """Tokens beyond num_computed_tokens that can be loaded: whole pages, and never the last token.
@@ -236,6 +238,10 @@ class StemmaConnector(KVConnectorBase_V1):
                     f"{name}: a KV cache of shape {tuple(layer.shape)} has not K and V first: pages_first is wanted"
                 )
         self._layers = dict(kv_caches)
+        # As many bytes may mean something else: heads before tokens, another type of numbers.
+        for name, layer in kv_caches.items():
+            page = self._page(layer, 0)
+            self._forms[name] = f"/{page.dtype}/{'x'.join(map(str, page.shape))}".encode()
 
     def _page(self, layer: torch.Tensor, block_id: int) -> torch.Tensor:
         return layer[block_id] if self._pages_first else layer[:, block_id]
