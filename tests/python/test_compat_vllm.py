@@ -177,14 +177,74 @@ def test_namespaces_share_nothing(store):
     assert Engine(store, namespace=b"\1" * 32).admit("b", tokens).external == 8
 
 
-def test_salts_and_adapters_share_nothing(store):
+def adapter(path, weights, config=b"{}", **more):
+    path.mkdir(exist_ok=True)
+    (path / "adapter_config.json").write_bytes(config)
+    (path / "adapter_model.safetensors").write_bytes(weights)
+    return types.SimpleNamespace(lora_name="poet", lora_path=str(path), **more)
+
+
+def test_salts_and_adapters_share_nothing(store, tmp_path):
     tokens, engine = list(range(9)), Engine(store)
-    lora = types.SimpleNamespace(lora_name="poet", lora_path="adapters/poet")
+    lora = adapter(tmp_path / "poet", b"weights")
     engine.step(engine.admit("a", tokens, cache_salt="x", lora_request=lora), 0, 9)
     assert Engine(store).admit("b", tokens).external == 0
     assert Engine(store).admit("b", tokens, cache_salt="x").external == 0
     assert Engine(store).admit("b", tokens, lora_request=lora).external == 0
     assert Engine(store).admit("b", tokens, cache_salt="x", lora_request=lora).external == 8
+
+
+@pytest.mark.parametrize("trained", [(b"weights two", b"{}"), (b"weights", b'{"r": 2}')])
+def test_an_adapter_that_was_trained_anew_finds_nothing_of_the_old_one(store, tmp_path, trained):
+    tokens, engine = list(range(9)), Engine(store)
+    lora = adapter(tmp_path / "poet", b"weights")
+    engine.step(engine.admit("a", tokens, lora_request=lora), 0, 9)
+    assert Engine(store).admit("b", tokens, lora_request=lora).external == 8
+    adapter(tmp_path / "poet", *trained)
+    again = Engine(store)
+    request = again.admit("b", tokens, lora_request=lora)
+    assert request.external == 0
+    again.step(request, 0, 9)
+    assert Engine(store).admit("c", tokens, lora_request=lora).external == 8
+    adapter(tmp_path / "poet", b"weights")
+    assert Engine(store).admit("c", tokens, lora_request=lora).external == 8
+
+
+# The engine may have the old weights still, or read the new ones.
+def test_an_adapter_that_changes_under_the_engine_is_not_cached_until_it_is_loaded_anew(store, tmp_path):
+    tokens, engine = list(range(9)), Engine(store)
+    engine.step(engine.admit("a", tokens, lora_request=adapter(tmp_path / "poet", b"weights", lora_int_id=1)), 0, 9)
+    values = store.stats()["values"]
+    changed = engine.admit("b", tokens, lora_request=adapter(tmp_path / "poet", b"weights two", lora_int_id=1))
+    assert changed.external == 0
+    engine.step(changed, 0, 9)
+    assert store.stats()["values"] == values
+    lora = adapter(tmp_path / "poet", b"weights two", lora_int_id=2)
+    engine.step(engine.admit("c", tokens, lora_request=lora), 0, 9)
+    assert engine.admit("d", tokens, lora_request=lora).external == 8
+
+
+def test_requests_of_an_adapter_that_cannot_be_read_are_not_cached(store, tmp_path):
+    tokens, engine = list(range(9)), Engine(store)
+    (tmp_path / "empty").mkdir()
+    for path in (str(tmp_path / "none"), str(tmp_path / "empty"), "somebody/poet", None):
+        lora = types.SimpleNamespace(lora_name="poet", lora_path=path)
+        engine.step(engine.admit("a", tokens, lora_request=lora), 0, 9)
+        assert engine.admit("b", tokens, lora_request=lora).external == 0
+        engine.free = list(range(PAGES))
+    assert store.stats()["values"] == 0
+
+
+def test_what_was_found_is_loaded_also_where_the_adapter_goes_meanwhile(store, tmp_path):
+    tokens, engine = list(range(9)), Engine(store)
+    lora = adapter(tmp_path / "poet", b"weights")
+    engine.step(engine.admit("a", tokens, lora_request=lora), 0, 9)
+    request = types.SimpleNamespace(request_id="b", prompt_token_ids=tokens, lora_request=lora)
+    found, _ = engine.scheduler.get_num_new_matched_tokens(request, 0)
+    (tmp_path / "poet" / "adapter_model.safetensors").unlink()
+    engine.scheduler.update_state_after_alloc(request, ([4, 5, 6],), found)
+    (load,) = planned(engine.scheduler, "b", [4, 5, 6], 8, 1, True).loads
+    assert len(load.keys) == len(load.block_ids) == 2
 
 
 def test_prompts_with_images_are_not_cached(store):

@@ -13,6 +13,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
+import pathlib
 from typing import Any, Optional
 
 import torch
@@ -122,7 +124,8 @@ class StemmaConnector(KVConnectorBase_V1):
         self._unsure: list[tuple[int, set[int]]] = []  # pages that are loaded, and the first step that knows the outcome
         self._store = options.get("store") or open_store(options)
         self._seen: dict[str, _Seen] = {}
-        self._own_tokens: dict[str, int] = {}  # that the engine had of a request when it asked
+        self._asked: dict[str, tuple[int, list[bytes]]] = {}  # of a request, what the engine had of it then, and its keys
+        self._adapters = _Adapters()
         self._to_load: list[PageMoves] = []
         self._layers: dict[str, torch.Tensor] = {}
         self._forms: dict[str, bytes] = {}  # of the layers' pages
@@ -132,12 +135,19 @@ class StemmaConnector(KVConnectorBase_V1):
     # Of the scheduler.
 
     def _keys_of(self, request: Any) -> list[bytes]:
-        """No keys for prompts with other than tokens in them: images and embeddings are not part of a key."""
+        """No keys for prompts with other than tokens in them: images and embeddings are not part of a key.
+
+        None either under an adapter whose weights are not known.
+        """
         if getattr(request, "mm_features", None) or getattr(request, "mm_hashes", None):
             return []
         if getattr(request, "prompt_embeds", None) is not None or request.prompt_token_ids is None:
             return []
-        digest = _request_namespace(self._namespace, request)
+        lora = getattr(request, "lora_request", None)
+        weights = None if lora is None else self._adapters.digest(lora)
+        if lora is not None and weights is None:
+            return []
+        digest = _request_namespace(self._namespace, request, weights)
         return _stemma.page_keys(list(request.prompt_token_ids), self._page_size, digest)
 
     def _part(self, rank: int) -> bytes:
@@ -157,7 +167,7 @@ class StemmaConnector(KVConnectorBase_V1):
         ranks = range(self._ranks)
         marked = self._store.exists([self._marker(key, rank) for key in keys[first:loadable] for rank in ranks])
         found = marked // self._ranks
-        self._own_tokens[request.request_id] = num_computed_tokens
+        self._asked[request.request_id] = num_computed_tokens, keys
         return found * self._page_size, False
 
     def _marker(self, key: bytes, rank: int) -> bytes:
@@ -168,9 +178,8 @@ class StemmaConnector(KVConnectorBase_V1):
 
         The request itself does not say what that was before it runs.
         """
-        keys, block_ids = self._keys_of(request), _block_ids(blocks)
-        count = num_external_tokens // self._page_size
-        own_tokens = self._own_tokens.get(request.request_id, 0)
+        own_tokens, keys = self._asked.get(request.request_id) or (0, self._keys_of(request))
+        block_ids, count = _block_ids(blocks), num_external_tokens // self._page_size
         had = max(own_tokens, getattr(request, "num_computed_tokens", 0)) // self._page_size
         if count > 0:
             self._to_load.append(
@@ -220,7 +229,7 @@ class StemmaConnector(KVConnectorBase_V1):
     def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, Optional[dict[str, Any]]]:
         """Nothing of it is under way: its pages may be freed at once."""
         self._seen.pop(request.request_id, None)
-        self._own_tokens.pop(request.request_id, None)
+        self._asked.pop(request.request_id, None)
         return False, None
 
     def update_connector_output(self, connector_output: Any) -> None:
@@ -312,11 +321,56 @@ class StemmaConnector(KVConnectorBase_V1):
         self._store.close()
 
 
-def _request_namespace(digest: bytes, request: Any) -> bytes:
+class _Adapters:
+    """Digests of adapters' files: what KV depends on beside the model. They are read once, and again when they change."""
+
+    def __init__(self):
+        self._read: dict[str, tuple[list, str]] = {}  # of a path, what its files looked like and their digest
+        self._loaded: dict[tuple, str] = {}
+
+    def digest(self, lora: Any) -> Optional[str]:
+        """None where the files cannot be read, or have changed under the engine: nobody knows which weights it has then."""
+        path = getattr(lora, "lora_path", None)
+        try:
+            found = self._digest_of(path) if path else None
+        except OSError:
+            return None
+        engines_name = (getattr(lora, "lora_int_id", None), getattr(lora, "lora_name", None), path)
+        return found if found is None or self._loaded.setdefault(engines_name, found) == found else None
+
+    def _digest_of(self, path: str) -> Optional[str]:
+        seen = _adapter_files(path)
+        if path not in self._read or self._read[path][0] != seen:
+            digests = [(pathlib.Path(file).name, _file_digest(file)) for file, *_ in seen]
+            if _adapter_files(path) != seen:  # being written
+                return None
+            self._read[path] = seen, hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+        return self._read[path][1]
+
+
+def _adapter_files(path: str) -> list[tuple]:
+    """What an adapter consists of: names, and what tells that a file is another now. OSError without weights."""
+    directory = pathlib.Path(os.path.expanduser(path))
+    weights = sorted(directory.glob("adapter_model*")) + sorted(directory.glob("new_embeddings*"))
+    if not weights:
+        raise FileNotFoundError(path)
+    stats = [(str(file), file.stat()) for file in [*directory.glob("adapter_config.json"), *weights]]
+    return [(file, stat.st_size, stat.st_mtime_ns, stat.st_ino) for file, stat in stats]
+
+
+def _file_digest(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _request_namespace(digest: bytes, request: Any, weights: Optional[str]) -> bytes:
     """The namespace of a request: of its salt and its adapter too. Framed, so that no two lists of fields agree."""
     lora = getattr(request, "lora_request", None)
     fields = {"cache_salt": getattr(request, "cache_salt", None), "lora": getattr(lora, "lora_name", None)}
-    fields["lora_path"] = getattr(lora, "lora_path", None)
+    fields["lora_path"], fields["lora_weights"] = getattr(lora, "lora_path", None), weights
     present = {name: value for name, value in fields.items() if value is not None}
     if not present:
         return digest
