@@ -1,8 +1,13 @@
 """stemma.compat_sglang: SGLang's prefix caches, as its scheduler and its users know them."""
 
 import array
+import hashlib
+import os
+import subprocess
+import sys
 import types
 
+import numpy
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -365,6 +370,141 @@ def test_many_texts_of_one_begin_keep_it_once():
     for i in range(200):
         insert(cache, begin + [100_000 + 10 * i + j for j in range(10)])
     assert cache.total_size() == 1000 + 200 * 10
+
+
+# What a scheduler asks beside.
+
+
+def node(cache, tokens, extra_key=None):
+    return match(cache, tokens, extra_key).last_device_node
+
+
+def test_waiting_requests_are_ordered_by_how_many_share_their_begin():
+    cache = RadixCache.create_simulated()
+    for text in ([1, 2, 3], [1, 2, 4], [5, 6], [7]):
+        insert(cache, text)
+    waiting = [[7], [1, 2], [5, 6], [1, 2, 3], [9], [1, 2, 4], [5], [1, 2, 4]]
+    order = cache.dfs_weight_order([node(cache, text) for text in waiting])
+    assert [waiting[at] for at in order] == [[1, 2, 4], [1, 2, 4], [1, 2, 3], [1, 2], [5, 6], [5], [7], [9]]
+    assert order[0] < order[1] and cache.dfs_weight_order([]) == []
+
+
+def test_order_goes_by_whole_pages_and_namespaces():
+    cache = RadixCache.create_simulated(page_size=2)
+    insert(cache, [1, 2, 3, 4])
+    insert(cache, [1, 9])
+    insert(cache, [1, 2], extra_key="a")
+    handles = [node(cache, [1, 9]), node(cache, [1, 2], "a"), node(cache, [1, 2]), node(cache, [1, 2, 3, 4])]
+    assert cache.dfs_weight_order(handles) == [3, 2, 0, 1]
+
+
+def test_order_of_texts_that_all_begin_another_needs_no_deep_stack():
+    cache = RadixCache.create_simulated()
+    insert(cache, range(3000))
+    handles = [node(cache, range(length)) for length in range(3000)]
+    assert cache.dfs_weight_order(handles) == list(range(2999, -1, -1))
+
+
+def test_pages_are_hashed_in_chains_of_their_namespace():
+    cache = RadixCache.create_simulated(page_size=2)
+    insert(cache, [1, 2, 3, 4])
+    insert(cache, [1, 2, 3, 4], extra_key="a")
+    first = hashlib.sha256(numpy.array([1, 2], "<u4").tobytes()).digest()
+    last = hashlib.sha256(first + numpy.array([3, 4], "<u4").tobytes()).hexdigest()
+    end = node(cache, [1, 2, 3, 4])
+    assert cache.get_prefix_hash_values(end) == [first.hex()] and cache.get_last_hash_value(end) == last
+    assert cache.get_last_hash_value(node(cache, [1, 2])) == first.hex()
+    assert cache.get_last_hash_value(node(cache, [1, 2, 3, 4], "a")) != last
+    assert cache.get_last_hash_value(cache.root_node) is None and cache.get_prefix_hash_values(cache.root_node) == []
+
+
+def test_sizes_are_told_in_words(capsys):
+    served = Served()
+    served.cache.insert(InsertParams(RadixKey([1, 2, 3]), served.slots.alloc(3)))
+    locked = node(served.cache, [1])
+    served.cache.inc_lock_ref(locked)
+    served.cache.pretty_print()
+    assert capsys.readouterr().out == "3 tokens: 2 evictable, 1 protected\n"
+    assert "63 tokens" in served.cache.available_and_evictable_str()
+
+
+def test_a_lock_is_ended_with_what_it_said():
+    cache = RadixCache.create_simulated()
+    insert(cache, [1, 2, 3])
+    end = node(cache, [1, 2, 3])
+    cache.dec_lock_ref(end, cache.inc_lock_ref(end).to_dec_params())
+    assert cache.protected_size() == 0
+
+
+@pytest.mark.parametrize("kind", [RadixCache, ChunkCache])
+def test_there_are_no_windows_and_no_states(kind):
+    cache = kind(CacheInitParams(tokens_max=8))
+    cache.init_metrics_collector()
+    assert cache.swa_reprefill_tail_tokens() == 0 and not cache.supports_swa() and not cache.supports_mamba()
+
+
+SGLANG = {
+    "base_prefix_cache": """
+from abc import ABC, abstractmethod
+class BasePrefixCache(ABC):
+    def reset(self): ...
+    def match_prefix(self, params): ...
+    def cache_finished_req(self, req, is_insert=True, **kwargs): ...
+    def cache_unfinished_req(self, req, **kwargs): ...
+    def evict(self, params): ...
+    def inc_lock_ref(self, node): ...
+    def dec_lock_ref(self, node, params=None): ...
+    for method in (reset, match_prefix, cache_finished_req, cache_unfinished_req, evict, inc_lock_ref, dec_lock_ref):
+        abstractmethod(method)
+    del method
+    def init_metrics_collector(self): self.evicted = []
+    def update_eviction_metrics(self, num_evicted, start_time): self.evicted.append(num_evicted)
+""",
+    "hicache_storage": """
+from abc import ABC, abstractmethod
+class HiCacheStorage(ABC):
+    def get(self, key, target_location=None, target_sizes=None): ...
+    def batch_get(self, keys, target_locations=None, target_sizes=None): ...
+    def set(self, key, value=None, target_location=None, target_sizes=None): ...
+    def batch_set(self, keys, values=None, target_locations=None, target_sizes=None): ...
+    def exists(self, key): ...
+    for method in (get, batch_get, set, batch_set, exists):
+        abstractmethod(method)
+    del method
+""",
+    "registry": """
+made = {}
+register_radix_cache_backend = made.__setitem__
+""",
+}
+
+AS_SGLANG_MAKES_THEM = """
+import importlib, sys, types
+from sglang.srt.mem_cache import base_prefix_cache, hicache_storage, registry
+module = importlib.import_module("stemma.compat_sglang")
+context = types.SimpleNamespace(params=module.CacheInitParams(tokens_max=8))
+cache = registry.made["stemma"](context)
+cache.init_metrics_collector()
+cache.insert(module.InsertParams(module.RadixKey([1, 2, 3])))
+cache.evict(module.EvictParams(2))
+assert isinstance(cache, base_prefix_cache.BasePrefixCache) and cache.evicted == [2]
+assert isinstance(module.ChunkCache(context.params), base_prefix_cache.BasePrefixCache)
+extra = {"directory": sys.argv[1], "value_bytes": 256, "bytes_max": 4 << 20}
+backend_class = getattr(module, "StemmaHiCacheStorage")
+assert issubclass(backend_class, hicache_storage.HiCacheStorage)
+storage = backend_class(types.SimpleNamespace(extra_config=extra, model_name="m"), {"some": "keywords"})
+assert not storage.exists("h")
+"""
+
+
+def test_they_are_sglangs_own_kinds_where_it_is_installed(tmp_path):
+    package = tmp_path / "sglang" / "srt" / "mem_cache"
+    package.mkdir(parents=True)
+    for name, text in SGLANG.items():
+        (package / f"{name}.py").write_text(text)
+    words = [sys.executable, "-c", AS_SGLANG_MAKES_THEM, str(tmp_path / "disk")]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, check=True)
 
 
 # Events.
@@ -778,6 +918,7 @@ def test_what_left_the_device_comes_back_byte_for_byte(write_policy, page_size):
     assert tiered.cache.protected_size() == 12
     tiered.cache.dec_lock_ref(node)
     tiered.cache.check_hicache_events()
+    tiered.cache.writing_check(write_back=True)
     tiered.check()
 
 

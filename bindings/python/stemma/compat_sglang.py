@@ -9,8 +9,11 @@ once it was evicted. Keys of bigrams are not cached here: stemma.UnsupportedErro
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import hashlib
 import itertools
+import json
 import time
 from typing import Any, NamedTuple, Optional
 
@@ -30,6 +33,22 @@ from .compat_sglang_pools import (  # noqa: F401
 )
 from ._stores import open_store
 from .errors import InvalidArgumentError, UnsupportedError
+
+try:
+    from sglang.srt.mem_cache.base_prefix_cache import BasePrefixCache
+except ImportError:
+
+    class BasePrefixCache:
+        """Stands for SGLang's, where that has none or is not installed; so does the next."""
+
+
+try:
+    from sglang.srt.mem_cache.hicache_storage import HiCacheStorage
+except ImportError:
+
+    class HiCacheStorage:
+        pass
+
 
 NAMESPACES_OPEN_MAX = 256  # that a cache keeps open, the last used ones; what others cached stays
 
@@ -236,8 +255,21 @@ class EvictResult:
 
 
 @dataclasses.dataclass
+class DecLockRefParams:
+    """What a lock says to whoever ends it: of sliding windows, which are not here."""
+
+    swa_uuid_for_lock: Optional[int] = None
+    swa_uuid_for_host_lock: Optional[int] = None
+    skip_lock_node_ids: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
 class IncLockRefResult:
     delta: int = 0
+    swa_uuid_for_lock: Optional[int] = None
+
+    def to_dec_params(self) -> DecLockRefParams:
+        return DecLockRefParams()
 
 
 @dataclasses.dataclass
@@ -253,6 +285,12 @@ class MatchResult(NamedTuple):
     host_hit_length: int = 0
     cache_protected_len: Optional[int] = None
     full_kv_hit_length: int = 0
+    # Of windows and states, which are not here.
+    swa_host_hit_length: int = 0
+    swa_branching_seqlen: Optional[int] = None
+    mamba_host_hit_length: int = 0
+    mamba_branching_seqlen: Optional[int] = None
+    cache_actions: tuple = ()
 
 
 @dataclasses.dataclass
@@ -302,8 +340,92 @@ def _tensor(numbers) -> torch.Tensor:
     return torch.from_numpy(numpy.asarray(numbers)).to(torch.int64)
 
 
+class _Way:
+    """Where texts end or part, and what of them is behind."""
+
+    def __init__(self, depth: int, children: list[_Way], indices: list[int]):
+        self.depth, self.children, self.indices = depth, children, indices
+        self.rank = (0, 0)  # how many end behind, and of equals the first
+
+    def count(self) -> None:
+        """After it was of all children."""
+        firsts = [child.rank[1] for child in self.children] + [-index for index in self.indices]
+        self.rank = len(self.indices) + sum(child.rank[0] for child in self.children), max(firsts, default=0)
+
+
+def _common_bytes(one: tuple[int, bytes], other: tuple[int, bytes], page_bytes: int) -> int:
+    """With how many bytes, whole pages, both ends begin: (namespace, text)."""
+    length = min(len(one[1]), len(other[1]))
+    if one[0] != other[0] or length == 0:
+        return 0
+    texts = [numpy.frombuffer(text, dtype=numpy.uint8)[:length] for _, text in (one, other)]
+    differing = numpy.flatnonzero(texts[0] != texts[1])
+    return page_align_floor(int(differing[0]) if len(differing) else length, page_bytes)
+
+
+def _ways_of(indices: dict[tuple[int, bytes], list[int]], page_bytes: int) -> _Way:
+    """The tree of ends, from the order of their bytes: a text parts from the one before it where they differ."""
+    root = _Way(0, [], [])
+    path, before = [root], (0, b"")
+    for end in sorted(indices):
+        common = _common_bytes(before, end, page_bytes)
+        while path[-1].depth > common:
+            below = path.pop()
+            if path[-1].depth < common:
+                path[-1].children[-1] = parting = _Way(common, [below], [])
+                path.append(parting)
+        if len(end[1]) == path[-1].depth:
+            path[-1].indices += indices[end]
+        else:
+            way = _Way(len(end[1]), [], list(indices[end]))
+            path[-1].children.append(way)
+            path.append(way)
+        before = end
+    return root
+
+
+def _depth_first(ends: list[tuple[int, bytes]], page_bytes: int) -> list[int]:
+    """The order in which a walk meets ends (namespace, text): the way to more of them first, longer ones before what ends."""
+    indices = collections.defaultdict(list)
+    for index, end in enumerate(ends):
+        indices[end].append(index)
+    ways = [_ways_of(indices, page_bytes)]
+    for way in ways:  # grows
+        ways += way.children
+    for way in reversed(ways):
+        way.count()
+    last_first: list[int] = []
+    todo = ways[:1]
+    while todo:
+        way = todo.pop()
+        last_first += reversed(way.indices)
+        todo += sorted(way.children, key=lambda child: child.rank, reverse=True)
+    return last_first[::-1]
+
+
 class _Requests:
-    """The two calls by which a request's slots become the cache's: the same for every cache."""
+    """The two calls by which a request's slots become the cache's, and what else is the same for every cache."""
+
+    def init_metrics_collector(self) -> None:
+        """SGLang's, where its caches have one."""
+        begin = getattr(super(), "init_metrics_collector", None)
+        if begin is not None:
+            begin()
+
+    def available_and_evictable_str(self) -> str:
+        free, evictable = self.token_to_kv_pool_allocator.available_size(), self.evictable_size()
+        return f"{free + evictable} tokens can be had: {free} are free and {evictable} evictable\n"
+
+    def pretty_print(self) -> None:
+        print(f"{self.total_size()} tokens: {self.evictable_size()} evictable, {self.protected_size()} protected")
+
+    def swa_reprefill_tail_tokens(self) -> int:
+        return 0
+
+    def supports_swa(self) -> bool:
+        return False
+
+    supports_mamba = supports_fast_match_prefix = supports_streaming_session = supports_swa
 
     def _free(self, slots: torch.Tensor) -> None:
         if self.token_to_kv_pool_allocator is not None and len(slots) > 0:
@@ -402,7 +524,7 @@ class _Namespaces:
         return self._names[number]
 
 
-class RadixCache(_Requests):
+class RadixCache(_Requests, BasePrefixCache):
     """A prefix cache over slots that SGLang's allocator hands out."""
 
     def __init__(self, params: CacheInitParams):
@@ -473,8 +595,11 @@ class RadixCache(_Requests):
         """Frees the coldest whole pages: so many tokens, or all that nobody locks."""
         if self.disable or params.num_tokens <= 0:
             return EvictResult()
+        begin = time.perf_counter()
         slots = _tensor(self._index.evict(params.num_tokens))
         self._free(slots.to(self.device))
+        if hasattr(self, "update_eviction_metrics"):  # SGLang's
+            self.update_eviction_metrics(len(slots), begin)
         return EvictResult(len(slots))
 
     evict_for_alloc = evict
@@ -544,16 +669,41 @@ class RadixCache(_Requests):
     def root_node_handle(self, extra_key: Optional[str] = None) -> TreeNode:
         return self.root_node
 
-    def supports_swa(self) -> bool:
-        return False
+    def _hashes(self, node: TreeNode) -> list[str]:
+        """Of the pages down to a node: what it says, else the chain by which SGLang names pages, of its namespace."""
+        if node.hash_value is not None or node._match is None:
+            return list(node.hash_value or [])
+        name = self._namespaces.name_of(node._match.namespace)
+        before = b"" if name == (None, None) else hashlib.sha256(json.dumps(name).encode()).digest()
+        hashes = []
+        for page in numpy.asarray(node._match.text()).astype("<u4").reshape(-1, self.page_size):
+            before = hashlib.sha256(before + page.tobytes()).digest()
+            hashes.append(before.hex())
+        return hashes
 
-    supports_mamba = is_chunk_cache = supports_fast_match_prefix = supports_streaming_session = supports_swa
+    def get_last_hash_value(self, node: TreeNode) -> Optional[str]:
+        """Of the page in which the node ends; None at the root."""
+        return next(reversed(self._hashes(node)), None)
+
+    def get_prefix_hash_values(self, node: TreeNode) -> list[str]:
+        """Of the pages before that one, from the first on."""
+        return self._hashes(node)[:-1]
+
+    def dfs_weight_order(self, node_handles) -> list[int]:
+        """Indices of the nodes, those of one beginning together: the beginning that most of them have comes first."""
+        matches = [node._match for node in node_handles]
+        texts = [b"" if match is None else numpy.asarray(match.text()).astype(">u4").tobytes() for match in matches]
+        namespaces = [0 if match is None else match.namespace for match in matches]
+        return _depth_first(list(zip(namespaces, texts)), 4 * self.page_size)
+
+    def is_chunk_cache(self) -> bool:
+        return False
 
     def is_tree_cache(self) -> bool:
         return True
 
 
-class ChunkCache(_Requests):
+class ChunkCache(_Requests, BasePrefixCache):
     """Shares nothing: what a request computed is its own, and freed when it ends."""
 
     disable = True
@@ -768,7 +918,10 @@ class HiRadixCache(RadixCache):
     def check_hicache_events(self) -> None:
         """Copies are done when they return: there is nothing to wait for. So also of the next four."""
 
-    writing_check = loading_check = flush_write_through_acks = shutdown = check_hicache_events
+    loading_check = flush_write_through_acks = shutdown = check_hicache_events
+
+    def writing_check(self, write_back: bool = False) -> None:
+        pass
 
     def ready_to_load_host_cache(self) -> int:
         return -1
@@ -797,7 +950,7 @@ def _form_of(pool: Any) -> str:
     return "".join(f"_{name}={value}" for name, value in fields.items() if value is not None)
 
 
-class StemmaHiCacheStorage:
+class StemmaHiCacheStorage(HiCacheStorage):
     """SGLang's HiCacheStorage over a stemma.PageStore: pages of host memory by their hashes.
 
     The store is given, or opened from storage_config.extra_config: directory and bytes_max, or remote and secret, and
@@ -805,7 +958,14 @@ class StemmaHiCacheStorage:
     layout, dtype and shape of the host pool's pages, once it is registered.
     """
 
-    def __init__(self, storage_config: Any = None, store: Optional[_stemma.PageStore] = None, suffix: str = ""):
+    def __init__(
+        self,
+        storage_config: Any = None,
+        kwargs: Any = None,  # SGLang's, for any storage; nothing of it is wanted here
+        *,
+        store: Optional[_stemma.PageStore] = None,
+        suffix: str = "",
+    ):
         extra = getattr(storage_config, "extra_config", None) or {}
         self._store = store or open_store(extra)
         self._suffix = suffix or _suffix_of(storage_config)
