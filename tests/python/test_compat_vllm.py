@@ -135,7 +135,7 @@ def test_a_page_that_is_lost_is_reported_with_all_behind_it(store):
 
 def is_saved(engine, key):
     names = [engine.worker._name(key, name) for name in LAYERS]
-    return engine.worker._store.exists(names + [key + b"/whole"]) > 0
+    return engine.worker._store.exists(names + [engine.worker._marker(key, 0)]) > 0
 
 
 # What a step computes behind pages that did not come is wrong, and vLLM computes it again.
@@ -430,6 +430,14 @@ def test_a_namespace_may_be_written_in_json(store):
     for wrong in ["0a", "zz" * 32, b"short"]:
         with pytest.raises(stemma.InvalidArgumentError, match="namespace"):
             Engine(store, namespace=wrong)
+
+
+def test_pages_saved_under_names_without_a_form_are_not_found(store):
+    tokens = list(range(9))
+    for key in stemma.page_keys(tokens, PAGE, bytes(32)):
+        for part in (*LAYERS, "/whole"):
+            store.put(key + part.encode(), b"")
+    assert Engine(store).admit("a", tokens).external == 0
 
 
 @pytest.mark.parametrize("form", [((2, PAGES, 2, PAGE, 3), torch.float32), ((2, PAGES, PAGE, 2, 3), torch.int32)])

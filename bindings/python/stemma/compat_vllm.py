@@ -171,7 +171,8 @@ class StemmaConnector(KVConnectorBase_V1):
         return found * self._page_size, False
 
     def _marker(self, key: bytes, rank: int) -> bytes:
-        return key + self._part(rank) + b"/whole"
+        # The number is of the names of parts: what was marked under others could not be loaded.
+        return key + self._part(rank) + b"/whole2"
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         """The request has pages now: those of num_external_tokens are to be loaded, behind what the engine had.
