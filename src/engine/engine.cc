@@ -254,6 +254,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.prompt_logprobs = spec.prompt_logprobs.value_or(0);
   extra.prompt_logprobs_from = spec.prompt_logprobs_from;
   extra.has_copies = spec.copies > 1;
+  extra.is_copy = fork_of.valid();
   extra.submitted_us = entry.submitted_us;
   extra.ghost_space = ghost_space;
   extra.started_us = -1;
@@ -308,15 +309,18 @@ std::optional<RequestStats> Engine::stop(RequestId id, FinishReason reason) {
   return end_event(*request, reason).stats;
 }
 
-// Counts the end of a request, lets its namespace go and describes it.
+// Counts the end of a request, lets its namespace go and describes it. A prompt counts once, as the
+// first of its copies found it.
 EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
   extra_of(request).constraint = {};
   extra_of(request).adapter = {};
   std::vector<TokenId>().swap(extra_of(request).distinct_prompt);  // it may be long
   const RequestStats stats = stats_of(request);
-  totals_.prompt_tokens += stats.prompt_tokens;
-  totals_.cached_tokens += stats.cached_tokens;
+  if (!extra_of(request).is_copy) {
+    totals_.prompt_tokens += stats.prompt_tokens;
+    totals_.cached_tokens += stats.cached_tokens;
+  }
   totals_.output_tokens += stats.output_tokens;
   totals_.finished_requests +=
       reason == FinishReason::kStop || reason == FinishReason::kLength ? 1 : 0;

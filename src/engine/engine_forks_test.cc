@@ -119,6 +119,24 @@ TEST_F(EngineForks, ThePromptIsComputedOnce) {
   }
 }
 
+// Forked off the first, or later, from what the first has cached.
+TEST_F(EngineForks, TheirPromptCountsOnceInTheTotals) {
+  for (const std::int64_t at_once : {4, 2}) {
+    SCOPED_TRACE(at_once);
+    options_.kv.requests_max = at_once;
+    open();
+    submit(spec(10, 4));
+    run();
+    EXPECT_EQ(engine_->totals().prompt_tokens, 10);
+    EXPECT_EQ(engine_->totals().cached_tokens, 0);
+    EXPECT_EQ(engine_->totals().output_tokens, 36);
+    submit(spec(10, 4));
+    run();
+    EXPECT_EQ(engine_->totals().prompt_tokens, 20);
+    EXPECT_EQ(engine_->totals().cached_tokens, 8) << "what the first of them found";
+  }
+}
+
 TEST_F(EngineForks, TheFirstOfThemIsTheFirstToSayWhatThePromptFound) {
   open();
   const RequestId id = submit(spec(10, 4));

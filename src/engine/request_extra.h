@@ -29,6 +29,7 @@ struct RequestExtra {
   std::int64_t prompt_logprobs = 0;
   std::int64_t prompt_logprobs_from = 1;
   bool has_copies = false;  // it is one of them
+  bool is_copy = false;     // and not the first, whose prompt is counted
   AdapterLease adapter;     // as long as a step may compute it
   std::vector<SiblingNamespace> siblings;
   std::int64_t ghost_space = 0;  // of its namespace

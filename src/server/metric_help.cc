@@ -13,7 +13,8 @@ struct Help {
 
 constexpr Help kHelp[] = {
     {"stemma_steps_total", "Batches that the engine computed"},
-    {"stemma_prompt_tokens_total", "Prompt tokens of requests that ended"},
+    {"stemma_prompt_tokens_total",
+     "Prompt tokens of requests that ended, once for all answers to one"},
     {"stemma_cached_tokens_total", "Of these, tokens found in the cache"},
     {"stemma_computed_prompt_tokens_total",
      "Prompt tokens computed, again after a preemption included"},
