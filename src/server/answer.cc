@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "server/receipt.h"
@@ -23,6 +24,13 @@ std::string_view reason_of(FinishReason reason) {
       return "abort";
   }
   return "";
+}
+
+GeneratedText generated_text(const AnswerUpdate& update) {
+  const RequestStats& stats = update.stats;
+  return {.ended = update.finish == FinishReason::kStop || update.finish == FinishReason::kLength,
+          .tokens = stats.output_tokens,
+          .decode_us = stats.total_us - stats.ttft_us};
 }
 
 // One token had to be computed: nobody asked for it.
@@ -95,6 +103,7 @@ Answer::Answer(AnswerPlan plan)
       shown_(answers_.size(), false),
       calls_(answers_.size(), 0),
       of_prompt_(plan_.echoes.size()),
+      generated_(answers_.size()),
       chances_of_prompt_(plan_.echoes.size()),
       unfinished_(plan_.answers()) {
   if (!plan_.response.is_null()) response_.emplace(plan_.head, plan_.response, plan_.stream);
@@ -205,11 +214,19 @@ void Answer::note_stats(const AnswerUpdate& update) {
   if (update.finish != FinishReason::kNone) {
     output_tokens_ += update.stats.output_tokens;
     thought_tokens_ += update.thought_tokens;
+    generated_[static_cast<std::size_t>(update.index)] = generated_text(update);
   }
   if (!says || update.index % plan_.copies != 0) return;
   of_prompt_[prompt_of(update.index)] = update.stats;
   stats_ = RequestStats();
   for (const RequestStats& prompt : of_prompt_) stats_ = sum_of(stats_, prompt);
+}
+
+void Answer::count_into(AnswerTally& tally) const {
+  const auto copies = static_cast<std::size_t>(plan_.copies);
+  for (std::size_t prompt = 0; prompt < of_prompt_.size(); ++prompt) {
+    tally.note_prompt(of_prompt_[prompt], std::span(generated_).subspan(prompt * copies, copies));
+  }
 }
 
 AnswerOutput Answer::fail(const ApiError& fault) {

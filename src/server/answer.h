@@ -18,6 +18,7 @@
 #include "http/http_server.h"
 #include "openai/completion_answer.h"
 #include "openai/response_answer.h"
+#include "server/answer_tally.h"
 #include "server/serving_loop.h"
 
 namespace stemma {
@@ -73,6 +74,8 @@ class Answer {
 
   // What all prompts cost, as far as they have said.
   const RequestStats& stats() const noexcept { return stats_; }
+  // What each prompt came to, for who adds it up.
+  void count_into(AnswerTally& tally) const;
   const AnswerPlan& plan() const noexcept { return plan_; }
   // What the client is told at the head: 200, but for what failed before anything was said.
   int status() const noexcept { return status_; }
@@ -107,6 +110,7 @@ class Answer {
   std::vector<ToolCallReader> readers_;     // by answer; none where there are no calls
   std::vector<std::int64_t> calls_;         // by answer: that it made
   std::vector<RequestStats> of_prompt_;     // of the first answer to each prompt
+  std::vector<GeneratedText> generated_;    // by answer
   std::vector<std::vector<TokenChance>> chances_of_prompt_;
   std::vector<std::int64_t> values_of_prompt_;  // about how many JSON values showing each makes
   std::int64_t kept_values_ = 0;                // about how many are written, or freed, at the end

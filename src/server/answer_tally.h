@@ -1,7 +1,7 @@
 // AnswerTally: what answers cost and what the cache did for them, added up since the server began.
 //
 // Thread:     the I/O thread.
-// Memory:     a few hundred bytes.
+// Memory:     two kilobytes.
 // Cost:       some additions an answer.
 // Not here:   the engine's own totals (EngineTotals), names for dashboards (metrics_text, _compat).
 #pragma once
@@ -10,19 +10,39 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
-#include "server/latency_histogram.h"
 #include "server/metrics_text.h"
+#include "server/step_histogram.h"
 #include "stemma/request_stats.h"
 
 namespace stemma {
 
+// One answer of those to a prompt.
+struct GeneratedText {
+  bool ended = false;  // by a stop or at its length: the others are not counted
+  std::int64_t tokens = 0;
+  std::int64_t decode_us = 0;  // from its first token to its end
+};
+
 struct AnswerTally {
-  LatencyHistogram ttft;     // from submit to the first token, of answers that had one
-  LatencyHistogram queue;    // from submit to the first step
-  LatencyHistogram request;  // from the whole request read to the whole answer written
+  // Of exchanges, whatever they ask for.
+  StepHistogram ttft{kLatencySteps};     // from submit to the first token, of those that had one
+  StepHistogram queue{kLatencySteps};    // from submit to the first step
+  StepHistogram request{kLatencySteps};  // from the request read to the whole answer written
+
+  // Of prompts that were answered.
+  StepHistogram prefill{kLatencySteps};         // from the first step to the first token
+  StepHistogram prompt_lengths{kLengthSteps};   // tokens
+  StepHistogram longest_lengths{kLengthSteps};  // tokens of the longest of its answers
+
+  // Of each answer to them.
+  StepHistogram decode{kLatencySteps};         // from the first token to the end
+  StepHistogram answer_lengths{kLengthSteps};  // tokens
+  // From each token to the next one, every one taken as long as its answer's were on average.
+  StepHistogram output_token{kTokenTimeSteps};
 
   // Prompt tokens by where they came from.
   std::int64_t prompt_tokens = 0;
@@ -35,6 +55,11 @@ struct AnswerTally {
 
   // An answer has ended, `us` after its request was read.
   void note(const RequestStats& stats, std::string_view outcome, std::int64_t us);
+  // What became of one of its prompts, as the first of its answers found it.
+  void note_prompt(const RequestStats& prompt, std::span<const GeneratedText> answers);
+
+  // How many answers ended so.
+  std::int64_t answers(std::string_view outcome) const;
 
   // stemma_ttft_seconds, stemma_hit_tokens_total and their like.
   void write(MetricsText& text) const;

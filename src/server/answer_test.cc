@@ -151,5 +151,49 @@ TEST(Answers, ThatAreResponsesTakeLongAtTheirEnd) {
   EXPECT_TRUE(answer.take(last_piece()).ends);
 }
 
+AnswerUpdate ended(std::int64_t index, std::int64_t tokens, FinishReason reason) {
+  AnswerUpdate update = last_piece(index);
+  update.finish = reason;
+  update.stats.prompt_tokens = 7;
+  update.stats.output_tokens = tokens;
+  update.stats.queue_us = 1'000;
+  update.stats.ttft_us = 3'000;
+  update.stats.total_us = 9'000;
+  return update;
+}
+
+TEST(Answers, CountEachPromptOnceAndWhatWasGeneratedForIt) {
+  AnswerPlan plan;
+  plan.copies = 2;
+  plan.echoes = {"", ""};
+  Answer answer(std::move(plan));
+  answer.take(ended(0, 4, FinishReason::kLength));
+  answer.take(ended(1, 2, FinishReason::kStop));
+  answer.take(ended(2, 3, FinishReason::kStop));
+  answer.take(ended(3, 1, FinishReason::kCancelled));
+  AnswerTally tally;
+  answer.count_into(tally);
+  EXPECT_EQ(tally.prompt_lengths.samples(), 2);
+  EXPECT_EQ(tally.prompt_lengths.sum(), 14);
+  EXPECT_EQ(tally.prefill.sum(), 4'000);
+  EXPECT_EQ(tally.answer_lengths.samples(), 3) << "none that was cancelled";
+  EXPECT_EQ(tally.answer_lengths.sum(), 9);
+  EXPECT_EQ(tally.longest_lengths.sum(), 4 + 3);
+  EXPECT_EQ(tally.decode.sum(), 18'000);
+}
+
+// One token is computed, and nobody asked for it.
+TEST(Answers, ThatShowThePromptOnlyHaveNoLength) {
+  AnswerPlan plan;
+  plan.prompt_only = true;
+  Answer answer(std::move(plan));
+  answer.take(ended(0, 1, FinishReason::kLength));
+  AnswerTally tally;
+  answer.count_into(tally);
+  EXPECT_EQ(tally.prompt_lengths.sum(), 7);
+  EXPECT_EQ(tally.answer_lengths.samples(), 1);
+  EXPECT_EQ(tally.answer_lengths.sum(), 0);
+}
+
 }  // namespace
 }  // namespace stemma

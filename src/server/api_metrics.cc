@@ -31,8 +31,8 @@ TemplateJson lease_json(const RequestLease& lease) {
           {"engine_request", lease.id.value()}};
 }
 
-TemplateJson histogram_json(const LatencyHistogram& times) {
-  return {{"count", times.samples()}, {"sum_s", static_cast<double>(times.sum_us()) / 1e6}};
+TemplateJson times_json(const StepHistogram& times) {
+  return {{"count", times.samples()}, {"sum_s", static_cast<double>(times.sum()) / 1e6}};
 }
 
 }  // namespace
@@ -71,8 +71,8 @@ void ApiService::stats(ExchangeId exchange, HttpRequest&&) {
       json["tokens"] = {{"prompt", tally_.prompt_tokens},  {"device", tally_.device_tokens},
                         {"host", tally_.brought.host},     {"disk", tally_.brought.disk},
                         {"remote", tally_.brought.remote}, {"computed", tally_.computed_tokens}};
-      json["ttft"] = histogram_json(tally_.ttft);
-      json["request"] = histogram_json(tally_.request);
+      json["ttft"] = times_json(tally_.ttft);
+      json["request"] = times_json(tally_.request);
       answer_json(exchange, json);
     });
   });

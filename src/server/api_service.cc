@@ -316,6 +316,7 @@ void ApiService::note_end(const Exchange& exchange, int status) {
   const std::string_view outcome =
       status == kClientGone ? "cancelled" : exchange.answer_or_null->outcome();
   tally_.note(stats, outcome, us);
+  exchange.answer_or_null->count_into(tally_);
   STEMMA_LOG(kInfo, "server.answer", kv("request_id", exchange.request_id),
              kv("path", exchange.path), kv("status", status), kv("outcome", outcome), kv("us", us),
              kv("prompt_tokens", stats.prompt_tokens), kv("cached_tokens", stats.cached_tokens),

@@ -1,6 +1,7 @@
 #include "server/metrics_compat.h"
 
-#include <fmt/format.h>
+#include <string>
+#include <utility>
 
 namespace stemma {
 namespace {
@@ -23,8 +24,8 @@ class Labelled {
     text_.begin("counter", name);
     text_.sample(name, labels_, value);
   }
-  void histogram(std::string_view name, const LatencyHistogram& times) {
-    text_.histogram(name, labels_, times);
+  void histogram(std::string_view name, const StepHistogram& samples) {
+    text_.histogram(name, labels_, samples);
   }
   const std::string& labels() const noexcept { return labels_; }
 
@@ -40,6 +41,27 @@ std::int64_t used_pages(const MetricValues& values) {
 
 std::int64_t hit_tokens(const AnswerTally& answers) {
   return answers.device_tokens + answers.brought.total();
+}
+
+// Two names have the same numbers: of older versions and of newer ones.
+void write_vllm_requests(const AnswerTally& answers, MetricsText& text, Labelled& out) {
+  out.histogram("vllm:time_to_first_token_seconds", answers.ttft);
+  out.histogram("vllm:time_per_output_token_seconds", answers.output_token);
+  out.histogram("vllm:inter_token_latency_seconds", answers.output_token);
+  out.histogram("vllm:e2e_request_latency_seconds", answers.request);
+  out.histogram("vllm:request_queue_time_seconds", answers.queue);
+  out.histogram("vllm:request_prefill_time_seconds", answers.prefill);
+  out.histogram("vllm:request_decode_time_seconds", answers.decode);
+  out.histogram("vllm:request_prompt_tokens", answers.prompt_lengths);
+  out.histogram("vllm:request_generation_tokens", answers.answer_lengths);
+  out.histogram("vllm:request_max_num_generation_tokens", answers.longest_lengths);
+  text.begin("counter", "vllm:request_success_total");
+  constexpr std::pair<std::string_view, std::string_view> kOutcomes[] = {
+      {"stop", "stop"}, {"length", "length"}, {"abort", "cancelled"}};
+  for (const auto& [reason, outcome] : kOutcomes) {
+    text.sample("vllm:request_success_total", out.labels() + "," + label("finished_reason", reason),
+                answers.answers(outcome));
+  }
 }
 
 }  // namespace
@@ -63,16 +85,7 @@ void write_vllm_metrics(const MetricsSource& source, MetricsText& text) {
   out.counter("vllm:prompt_tokens_total", values["stemma_prompt_tokens_total"]);
   out.counter("vllm:prompt_tokens_cached_total", values["stemma_cached_tokens_total"]);
   out.counter("vllm:generation_tokens_total", values["stemma_output_tokens_total"]);
-  out.histogram("vllm:time_to_first_token_seconds", answers.ttft);
-  out.histogram("vllm:request_queue_time_seconds", answers.queue);
-  out.histogram("vllm:e2e_request_latency_seconds", answers.request);
-  text.begin("counter", "vllm:request_success_total");
-  for (const std::string_view reason : {"stop", "length"}) {
-    const auto found = answers.outcomes.find(reason);
-    const std::int64_t ended = found == answers.outcomes.end() ? 0 : found->second;
-    text.sample("vllm:request_success_total", out.labels() + "," + label("finished_reason", reason),
-                ended);
-  }
+  write_vllm_requests(answers, text, out);
 }
 
 void write_sglang_metrics(const MetricsSource& source, MetricsText& text) {
@@ -94,14 +107,19 @@ void write_sglang_metrics(const MetricsSource& source, MetricsText& text) {
   out.counter("sglang:cached_tokens_total", values["stemma_cached_tokens_total"]);
   out.counter("sglang:generation_tokens_total", values["stemma_output_tokens_total"]);
   out.counter("sglang:num_requests_total", answers.request.samples());
+  out.counter("sglang:num_aborted_requests_total", answers.answers("cancelled"));
   if (values.has("stemma_host_pages")) {
     const std::int64_t used = values["stemma_host_pages"] - values["stemma_host_free_pages"];
     out.gauge("sglang:hicache_host_used_tokens", used * page_size);
     out.gauge("sglang:hicache_host_total_tokens", values["stemma_host_pages"] * page_size);
   }
   out.histogram("sglang:time_to_first_token_seconds", answers.ttft);
+  out.histogram("sglang:time_per_output_token_seconds", answers.output_token);
+  out.histogram("sglang:inter_token_latency_seconds", answers.output_token);
   out.histogram("sglang:queue_time_seconds", answers.queue);
   out.histogram("sglang:e2e_request_latency_seconds", answers.request);
+  out.histogram("sglang:prompt_tokens_histogram", answers.prompt_lengths);
+  out.histogram("sglang:generation_tokens_histogram", answers.answer_lengths);
 }
 
 }  // namespace stemma

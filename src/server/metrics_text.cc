@@ -5,14 +5,6 @@
 #include "server/metric_help.h"
 
 namespace stemma {
-namespace {
-
-double seconds(std::int64_t us) {
-  return static_cast<double>(us) / 1e6;
-}
-
-}  // namespace
-
 std::string label(std::string_view name, std::string_view value) {
   std::string text = fmt::format("{}=\"", name);
   for (const char c : value) {
@@ -53,20 +45,23 @@ void MetricsText::sample(std::string_view name, std::string_view labels, double 
 }
 
 void MetricsText::histogram(std::string_view name, std::string_view labels,
-                            const LatencyHistogram& times) {
+                            const StepHistogram& samples) {
   begin("histogram", name);
   const std::string_view comma = labels.empty() ? "" : ",";
   const std::string steps = fmt::format("{}_bucket", name);
+  const HistogramSteps& all = samples.steps();
+  const auto in_unit = [&](std::int64_t value) {
+    return static_cast<double>(value) / static_cast<double>(all.per_unit);
+  };
   std::int64_t so_far = 0;
-  for (std::size_t i = 0; i < times.samples_in().size(); ++i) {
-    so_far += times.samples_in()[i];
-    const bool last = i == LatencyHistogram::kEndsUs.size();
-    const std::string end =
-        last ? "+Inf" : fmt::format("{}", seconds(LatencyHistogram::kEndsUs[i]));
+  for (std::size_t i = 0; i < samples.samples_in().size(); ++i) {
+    so_far += samples.samples_in()[i];
+    const bool last = i == all.ends.size();
+    const std::string end = last ? "+Inf" : fmt::format("{}", in_unit(all.ends[i]));
     sample(steps, fmt::format("{}{}le=\"{}\"", labels, comma, end), so_far);
   }
-  sample(fmt::format("{}_sum", name), labels, seconds(times.sum_us()));
-  sample(fmt::format("{}_count", name), labels, times.samples());
+  sample(fmt::format("{}_sum", name), labels, in_unit(samples.sum()));
+  sample(fmt::format("{}_count", name), labels, samples.samples());
 }
 
 }  // namespace stemma

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/latency_histogram.h"
+#include "server/step_histogram.h"
 #include "stemma/metrics.h"
 
 namespace stemma {
@@ -32,8 +32,8 @@ class MetricsText final : public MetricVisitor {
   // One sample. `labels` as label() makes them, joined by commas; empty: none.
   void sample(std::string_view name, std::string_view labels, std::int64_t value);
   void sample(std::string_view name, std::string_view labels, double value);
-  // A whole metric, in seconds.
-  void histogram(std::string_view name, std::string_view labels, const LatencyHistogram& times);
+  // A whole metric, in its samples' unit (HistogramSteps::per_unit).
+  void histogram(std::string_view name, std::string_view labels, const StepHistogram& samples);
 
   const std::string& text() const noexcept { return text_; }
 

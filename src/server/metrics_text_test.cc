@@ -45,8 +45,8 @@ TEST(MetricsText, LabelsAreEscaped) {
   EXPECT_EQ(text.text(), "x{k=\"v\"} 0.25\n");
 }
 
-TEST(LatencyHistogram, CountsEachSampleInTheFirstStepThatHoldsIt) {
-  LatencyHistogram times;
+TEST(StepHistogram, CountsEachSampleInTheFirstStepThatHoldsIt) {
+  StepHistogram times(kLatencySteps);
   times.add(0);
   times.add(1'000);        // an end belongs to its step
   times.add(1'001);        // and what is longer to the next one
@@ -55,11 +55,11 @@ TEST(LatencyHistogram, CountsEachSampleInTheFirstStepThatHoldsIt) {
   EXPECT_EQ(times.samples_in()[1], 1);
   EXPECT_EQ(times.samples_in().back(), 1);
   EXPECT_EQ(times.samples(), 4);
-  EXPECT_EQ(times.sum_us(), 400'002'001);
+  EXPECT_EQ(times.sum(), 400'002'001);
 }
 
-TEST(LatencyHistogram, IsWrittenAsSumsFromTheStart) {
-  LatencyHistogram times;
+TEST(StepHistogram, IsWrittenAsSumsFromTheStart) {
+  StepHistogram times(kLatencySteps);
   times.add(500);
   times.add(2'000'000);
   times.add(400'000'000);
@@ -73,6 +73,17 @@ TEST(LatencyHistogram, IsWrittenAsSumsFromTheStart) {
   EXPECT_THAT(text.text(), HasSubstr("t_seconds_bucket{a=\"b\",le=\"+Inf\"} 3\n"));
   EXPECT_THAT(text.text(), HasSubstr("t_seconds_sum{a=\"b\"} 402.0005\n"));
   EXPECT_THAT(text.text(), HasSubstr("t_seconds_count{a=\"b\"} 3\n"));
+}
+
+TEST(StepHistogram, TellsLengthsAsTheyAre) {
+  StepHistogram lengths(kLengthSteps);
+  lengths.add(150, 3);
+  MetricsText text;
+  text.histogram("t_tokens", "", lengths);
+  EXPECT_THAT(text.text(), HasSubstr("t_tokens_bucket{le=\"100\"} 0\n"));
+  EXPECT_THAT(text.text(), HasSubstr("t_tokens_bucket{le=\"200\"} 3\n"));
+  EXPECT_THAT(text.text(), HasSubstr("t_tokens_bucket{le=\"1000000\"} 3\n"));
+  EXPECT_THAT(text.text(), HasSubstr("t_tokens_sum 450\n"));
 }
 
 TEST(AnswerTally, AddsUpWhereTokensCameFrom) {
@@ -113,6 +124,44 @@ TEST(AnswerTally, CountsEveryReasonForWhichAPrefixStopped) {
   EXPECT_EQ(prefix_stop_name(static_cast<PrefixStop>(kPrefixStops)), "unknown");
 }
 
+// 5 tokens in 80 ms, 3 in 60 ms, and one that was given up.
+constexpr GeneratedText kGenerated[] = {{.ended = true, .tokens = 5, .decode_us = 80'000},
+                                        {.ended = true, .tokens = 3, .decode_us = 60'000},
+                                        {}};
+
+TEST(AnswerTally, CountsAPromptOnceAndEachOfItsAnswers) {
+  AnswerTally tally;
+  tally.note_prompt(stats_of(100, 64, 16), kGenerated);
+  MetricsText text;
+  tally.write(text);
+  for (const char* const line :
+       {"stemma_prompt_length_tokens_sum 100\n", "stemma_prompt_length_tokens_count 1\n",
+        "stemma_prefill_seconds_sum 0.039\n", "stemma_answer_length_tokens_sum 8\n",
+        "stemma_answer_length_tokens_count 2\n", "stemma_decode_seconds_sum 0.14\n",
+        "# HELP stemma_output_token_seconds "}) {
+    EXPECT_THAT(text.text(), HasSubstr(line));
+  }
+}
+
+TEST(AnswerTally, ATokenTakesAsLongAsThoseOfItsAnswerOnAverage) {
+  AnswerTally tally;
+  tally.note_prompt(stats_of(100, 64, 16), kGenerated);
+  MetricsText text;
+  tally.write(text);
+  EXPECT_THAT(text.text(), HasSubstr("stemma_output_token_seconds_bucket{le=\"0.015\"} 0\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_output_token_seconds_bucket{le=\"0.025\"} 4\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_output_token_seconds_bucket{le=\"0.035\"} 6\n"));
+  EXPECT_THAT(text.text(), HasSubstr("stemma_output_token_seconds_sum 0.14\n"));
+}
+
+TEST(AnswerTally, APromptWithoutAnAnswerIsNotCounted) {
+  AnswerTally tally;
+  tally.note_prompt(stats_of(100, 64, 16), std::span(kGenerated).last(1));
+  tally.note_prompt({}, kGenerated);  // its first answer failed before it had a token
+  EXPECT_EQ(tally.prompt_lengths.samples(), 0);
+  EXPECT_EQ(tally.answer_lengths.samples(), 0);
+}
+
 class Compat : public testing::Test {
  protected:
   Compat() {
@@ -122,6 +171,7 @@ class Compat : public testing::Test {
     values_.gauge("stemma_device_evictable_pages", 25);
     values_.gauge("stemma_running_requests", 3);
     tally_.note(stats_of(100, 64, 16), "stop", 90'000);
+    tally_.note_prompt(stats_of(100, 64, 16), kGenerated);
   }
   MetricsSource source() const { return {values_, tally_, "a model"}; }
 
@@ -148,6 +198,33 @@ TEST_F(Compat, VllmCountsTokensAndUsage) {
                         "finished_reason=\"stop\"} 1\n"));
 }
 
+TEST_F(Compat, VllmTellsLengthsAndTimesOfEachPhase) {
+  write_vllm_metrics(source(), text_);
+  const std::string labels = R"({model_name="a model",engine="0"})";
+  for (const char* const line :
+       {"vllm:time_per_output_token_seconds_count@ 6\n",
+        "vllm:inter_token_latency_seconds_count@ 6\n", "vllm:request_prompt_tokens_sum@ 100\n",
+        "vllm:request_generation_tokens_sum@ 8\n",
+        "vllm:request_max_num_generation_tokens_sum@ 5\n",
+        "vllm:request_prefill_time_seconds_sum@ 0.039\n",
+        "vllm:request_decode_time_seconds_sum@ 0.14\n"}) {
+    std::string wanted = line;
+    wanted.replace(wanted.find('@'), 1, labels);
+    EXPECT_THAT(text_.text(), HasSubstr(wanted));
+  }
+}
+
+TEST_F(Compat, AnswersThatWereGivenUpAreAborted) {
+  tally_.note(stats_of(100, 64, 16), "cancelled", 90'000);
+  write_vllm_metrics(source(), text_);
+  write_sglang_metrics(source(), text_);
+  EXPECT_THAT(text_.text(), HasSubstr(R"(engine="0",finished_reason="abort"} 1)"));
+  EXPECT_THAT(text_.text(), HasSubstr(R"(engine="0",finished_reason="stop"} 1)"));
+  EXPECT_THAT(text_.text(), HasSubstr(R"(engine="0",finished_reason="length"} 0)"));
+  EXPECT_THAT(text_.text(),
+              HasSubstr("sglang:num_aborted_requests_total{model_name=\"a model\"} 1\n"));
+}
+
 TEST_F(Compat, SglangCountsTokensAndUsage) {
   write_sglang_metrics(source(), text_);
   const std::string labels = R"({model_name="a model"})";
@@ -155,7 +232,11 @@ TEST_F(Compat, SglangCountsTokensAndUsage) {
        {"sglang:num_running_reqs@ 3\n", "sglang:token_usage@ 0.25\n",
         "sglang:kv_used_tokens@ 400\n", "sglang:kv_available_tokens@ 800\n",
         "sglang:kv_evictable_tokens@ 400\n", "sglang:cache_hit_rate@ 0.64\n",
-        "sglang:e2e_request_latency_seconds_sum@ 0.09\n"}) {
+        "sglang:e2e_request_latency_seconds_sum@ 0.09\n",
+        "sglang:inter_token_latency_seconds_count@ 6\n",
+        "sglang:time_per_output_token_seconds_count@ 6\n",
+        "sglang:prompt_tokens_histogram_sum@ 100\n",
+        "sglang:generation_tokens_histogram_sum@ 8\n"}) {
     std::string wanted = line;
     wanted.replace(wanted.find('@'), 1, labels);
     EXPECT_THAT(text_.text(), HasSubstr(wanted));
