@@ -48,7 +48,9 @@ void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
       if (events_or_null_ != nullptr) events_or_null_->visit_metrics(text);
       text.gauge("stemma_answers_in_flight", open_answers());
       tally_.write(text);
-      const MetricsSource source = {values, tally_, options_.model_name};
+      const MetricsSource source = {
+          values, tally_, options_.model_name,
+          output_rate_.per_second(loop_->output_tokens(), clock_.now_us())};
       if (options_.metrics_compat.vllm) write_vllm_metrics(source, text);
       if (options_.metrics_compat.sglang) write_sglang_metrics(source, text);
       answer(exchange, {.content_type = std::string(kMetricsContentType), .body = text.text()});

@@ -32,6 +32,7 @@
 #include "http/http_server.h"
 #include "server/answer.h"
 #include "server/answer_tally.h"
+#include "server/growth_rate.h"
 #include "server/key_book.h"
 #include "server/metrics_compat.h"
 #include "server/preparation.h"
@@ -203,6 +204,7 @@ class ApiService final : public HttpService {
   Prng ids_;
   double started_s_;
   AnswerTally tally_;
+  GrowthRate output_rate_;  // of ServingLoop::output_tokens
   std::unordered_map<ExchangeId, Exchange> exchanges_;
   // Whose clients went while the writing thread had their answers.
   std::unordered_map<ExchangeId, Exchange> leaving_;

@@ -67,8 +67,9 @@ void write_vllm_requests(const AnswerTally& answers, MetricsText& text, Labelled
 }  // namespace
 
 void write_vllm_metrics(const MetricsSource& source, MetricsText& text) {
-  const auto& [values, answers, model_name] = source;
-  Labelled out(text, label("model_name", model_name) + R"(,engine="0")");
+  const MetricValues& values = source.values;
+  const AnswerTally& answers = source.answers;
+  Labelled out(text, label("model_name", source.model_name) + R"(,engine="0")");
   out.gauge("vllm:num_requests_running", values["stemma_running_requests"]);
   out.gauge("vllm:num_requests_waiting", values["stemma_waiting_requests"]);
   const double usage = share(used_pages(values), values["stemma_device_pages"]);
@@ -89,8 +90,9 @@ void write_vllm_metrics(const MetricsSource& source, MetricsText& text) {
 }
 
 void write_sglang_metrics(const MetricsSource& source, MetricsText& text) {
-  const auto& [values, answers, model_name] = source;
-  Labelled out(text, label("model_name", model_name));
+  const MetricValues& values = source.values;
+  const AnswerTally& answers = source.answers;
+  Labelled out(text, label("model_name", source.model_name));
   const std::int64_t page_size = values["stemma_page_size_tokens"];
   const double usage = share(used_pages(values), values["stemma_device_pages"]);
   out.gauge("sglang:num_running_reqs", values["stemma_running_requests"]);
@@ -102,6 +104,7 @@ void write_sglang_metrics(const MetricsSource& source, MetricsText& text) {
   out.gauge("sglang:kv_available_tokens", values["stemma_device_free_pages"] * page_size);
   out.gauge("sglang:kv_evictable_tokens", values["stemma_device_evictable_pages"] * page_size);
   out.gauge("sglang:max_total_num_tokens", values["stemma_device_pages"] * page_size);
+  out.gauge("sglang:gen_throughput", source.output_tokens_per_second);
   out.gauge("sglang:cache_hit_rate", share(hit_tokens(answers), answers.prompt_tokens));
   out.counter("sglang:prompt_tokens_total", values["stemma_prompt_tokens_total"]);
   out.counter("sglang:cached_tokens_total", values["stemma_cached_tokens_total"]);

@@ -29,6 +29,7 @@ struct MetricsSource {
   const MetricValues& values;
   const AnswerTally& answers;
   std::string_view model_name;
+  double output_tokens_per_second = 0;  // of late
 };
 
 // vllm:num_requests_running{model_name="…",engine="0"} and its like.

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "server/answer_tally.h"
+#include "server/growth_rate.h"
 #include "server/metric_help.h"
 #include "server/metrics_compat.h"
 
@@ -84,6 +85,17 @@ TEST(StepHistogram, TellsLengthsAsTheyAre) {
   EXPECT_THAT(text.text(), HasSubstr("t_tokens_bucket{le=\"200\"} 3\n"));
   EXPECT_THAT(text.text(), HasSubstr("t_tokens_bucket{le=\"1000000\"} 3\n"));
   EXPECT_THAT(text.text(), HasSubstr("t_tokens_sum 450\n"));
+}
+
+// However many ask, and however often.
+TEST(GrowthRate, IsOfASecondOrMore) {
+  GrowthRate rate;
+  EXPECT_EQ(rate.per_second(100, 5'000'000), 0);
+  EXPECT_EQ(rate.per_second(150, 5'900'000), 0) << "not yet a second";
+  EXPECT_EQ(rate.per_second(200, 7'000'000), 50);
+  EXPECT_EQ(rate.per_second(300, 7'500'000), 50) << "as it was";
+  EXPECT_EQ(rate.per_second(300, 9'000'000), 50);
+  EXPECT_EQ(rate.per_second(300, 11'000'000), 0) << "nothing came";
 }
 
 TEST(AnswerTally, AddsUpWhereTokensCameFrom) {
@@ -173,7 +185,7 @@ class Compat : public testing::Test {
     tally_.note(stats_of(100, 64, 16), "stop", 90'000);
     tally_.note_prompt(stats_of(100, 64, 16), kGenerated);
   }
-  MetricsSource source() const { return {values_, tally_, "a model"}; }
+  MetricsSource source() const { return {values_, tally_, "a model", 12.5}; }
 
   MetricValues values_;
   AnswerTally tally_;
@@ -232,7 +244,7 @@ TEST_F(Compat, SglangCountsTokensAndUsage) {
        {"sglang:num_running_reqs@ 3\n", "sglang:token_usage@ 0.25\n",
         "sglang:kv_used_tokens@ 400\n", "sglang:kv_available_tokens@ 800\n",
         "sglang:kv_evictable_tokens@ 400\n", "sglang:cache_hit_rate@ 0.64\n",
-        "sglang:e2e_request_latency_seconds_sum@ 0.09\n",
+        "sglang:gen_throughput@ 12.5\n", "sglang:e2e_request_latency_seconds_sum@ 0.09\n",
         "sglang:inter_token_latency_seconds_count@ 6\n",
         "sglang:time_per_output_token_seconds_count@ 6\n",
         "sglang:prompt_tokens_histogram_sum@ 100\n",

@@ -235,7 +235,10 @@ void ServingLoop::take(const EngineEvent& event) {
   update.finish = event.finish;
   update.stats = event.stats;
   update.error = event.error;
-  if (event.token >= 0) update.is_first = !std::exchange(live.begun, true);
+  if (event.token >= 0) {
+    update.is_first = !std::exchange(live.begun, true);
+    ++output_tokens_;
+  }
   take_text(event, live, update);
   take_thoughts(event, live, update);
   const bool ended = update.finish != FinishReason::kNone;

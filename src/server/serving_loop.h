@@ -108,6 +108,8 @@ class ServingLoop {
 
   // Answers submitted that have not ended.
   std::int64_t answers_in_flight() const noexcept { return answers_in_flight_.load(); }
+  // Generated since the start, of answers that go on too.
+  std::int64_t output_tokens() const noexcept { return output_tokens_.load(); }
   // Steps of the engine, also idle ones: it grows as long as the loop lives.
   std::int64_t turns() const noexcept { return turns_.load(); }
 
@@ -176,6 +178,7 @@ class ServingLoop {
   std::vector<Watch> watches_;
   std::vector<AnswerUpdate> updates_;  // of this turn
   std::atomic<std::int64_t> answers_in_flight_ = 0;
+  std::atomic<std::int64_t> output_tokens_ = 0;
   std::atomic<std::int64_t> turns_ = 0;
   std::atomic<bool> stopping_ = false;
   std::jthread thread_;

@@ -223,6 +223,16 @@ TEST_F(ServingLoopTest, AnAnswerThatIsWantedWholeComesInOneUpdate) {
   expect_nothing_left();
 }
 
+TEST_F(ServingLoopTest, TokensAreCountedAsTheyCome) {
+  open();
+  EXPECT_EQ(loop_->output_tokens(), 0);
+  model_->let_all_go();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 8, 2)));
+  updates_->wait_for_ends(2);
+  EXPECT_EQ(loop_->output_tokens(), 16);
+  expect_nothing_left();
+}
+
 // Which nobody ends: all that a model writes is thoughts, and each of its tokens one of them.
 TEST_F(ServingLoopTest, ThoughtsAreNoText) {
   tokenizer_ = words();
