@@ -79,6 +79,29 @@ test("hits are counted by the tier they came from, and tokens add up", async () 
   assert.ok(metrics.has("sglang:cache_hit_rate") && metrics.has("sglang:hicache_host_total_tokens"));
 });
 
+test("names of other engines tell lengths and times of each phase", async () => {
+  const metrics = await scrape(server.url);
+  const of = (name, end) => metrics.get(name).samples.find((sample) => sample.name === name + end).value;
+  for (const phase of ["queue", "prefill", "decode"]) assert.equal(of(`vllm:request_${phase}_time_seconds`, "_count"), 3, phase);
+  assert.equal(of("vllm:request_prompt_tokens", "_sum"), metrics.get("vllm:prompt_tokens_total").samples[0].value);
+  assert.equal(of("vllm:request_generation_tokens", "_sum"), metrics.get("vllm:generation_tokens_total").samples[0].value);
+  assert.equal(of("vllm:time_per_output_token_seconds", "_count"), of("vllm:request_generation_tokens", "_sum") - 3);
+  assert.deepEqual(metrics.get("vllm:request_success_total").samples.map((sample) => /finished_reason="(\w+)"/.exec(sample.labels)[1]), ["stop", "length", "abort"]);
+  assert.ok(metrics.has("sglang:gen_throughput"));
+});
+
+test("a prompt counts once for all answers to it", async () => {
+  const counts = async () => {
+    const metrics = await scrape(server.url);
+    return ["stemma_prompt_tokens_total", "stemma_answered_prompt_tokens_total", "stemma_cached_tokens_total"].map((name) => metrics.get(name).samples[0].value);
+  };
+  const before = await counts();
+  const { body } = await complete(server.url, "A prompt that nobody asked before", { n: 4 });
+  const after = await counts();
+  const grown = after.map((value, i) => value - before[i]);
+  assert.deepEqual(grown, [body.usage.prompt_tokens, body.usage.prompt_tokens, 0]);
+});
+
 test("the names of other engines are there only where they are asked for", async () => {
   const plain = await serve();
   const text = await (await fetch(`${plain.url}/metrics`)).text();
