@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/wall_clock.h"
@@ -69,31 +70,6 @@ LogState& state() {
   return the_state;
 }
 
-// A value with a space, a quote or a line break is quoted, so that a line stays one line of fields.
-void append_value(std::string& line, std::string_view value) {
-  if (value.find_first_of(" \"\n\r\t=") == std::string_view::npos && !value.empty()) {
-    line += value;
-    return;
-  }
-  line += '"';
-  for (const char c : value) {
-    if (c == '"' || c == '\\') line += '\\';
-    line += (c == '\n' || c == '\r' || c == '\t') ? ' ' : c;
-  }
-  line += '"';
-}
-
-std::string text_line(std::string_view event, std::initializer_list<LogField> fields) {
-  std::string line(event);
-  for (const LogField& field : fields) {
-    line += ' ';
-    line += field.key;
-    line += '=';
-    append_value(line, field.value);
-  }
-  return line;
-}
-
 // The length of the UTF-8 character that begins `text`, or 0: none does. Surrogates, overlong forms
 // and what is above U+10FFFF are none.
 std::size_t character_bytes(std::string_view text) {
@@ -114,21 +90,85 @@ std::size_t character_bytes(std::string_view text) {
   return overlong || beyond ? 0 : bytes;
 }
 
-void append_json_text(std::string& line, std::string_view text) {
-  line += '"';
+// The code of a character that breaks a line or talks to a terminal: of C0, DEL, of C1, Unicode's
+// separators of lines and of paragraphs. Clients choose parts of what is logged.
+std::optional<unsigned> control_code(std::string_view character) {
+  const unsigned first = static_cast<unsigned char>(character[0]);
+  if (first < 0x20 || first == 0x7F) return first;
+  const unsigned second = character.size() == 2 ? static_cast<unsigned char>(character[1]) : 0xFF;
+  if (first == 0xC2 && second < 0xA0) return second;
+  if (character == "\xE2\x80\xA8") return 0x2028;
+  if (character == "\xE2\x80\xA9") return 0x2029;
+  return std::nullopt;
+}
+
+// Calls `take` with each character of `text` and whether it is one: what is not UTF-8 comes byte by
+// byte.
+template <typename Take>
+void for_each_character(std::string_view text, Take take) {
   while (!text.empty()) {
     const std::size_t bytes = character_bytes(text);
-    if (bytes == 0) {
-      line += "\\ufffd";
-    } else if (text[0] == '"' || text[0] == '\\') {
-      line += {'\\', text[0]};
-    } else if (static_cast<unsigned char>(text[0]) < 0x20) {
-      line += fmt::format("\\u{:04x}", static_cast<unsigned>(text[0]));
-    } else {
-      line += text.substr(0, bytes);
-    }
-    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+    const std::string_view character = text.substr(0, std::max<std::size_t>(bytes, 1));
+    take(character, bytes > 0);
+    text.remove_prefix(character.size());
   }
+}
+
+bool is_plain(std::string_view value) {
+  bool plain = !value.empty() && value.find_first_of(" \"=") == std::string_view::npos;
+  for_each_character(value, [&](std::string_view character, bool is_one) {
+    plain = plain && is_one && !control_code(character).has_value();
+  });
+  return plain;
+}
+
+// A value with a space, a quote or a line break is quoted, so that a line stays one line of fields.
+// So is one with bytes written as \xNN, which no backslash of its own looks like there.
+void append_value(std::string& line, std::string_view value) {
+  if (is_plain(value)) {
+    line += value;
+    return;
+  }
+  line += '"';
+  for_each_character(value, [&](std::string_view character, bool is_one) {
+    const char first = character[0];
+    if (first == '\n' || first == '\r' || first == '\t') {
+      line += ' ';
+    } else if (!is_one || control_code(character).has_value()) {
+      for (const char c : character) {
+        line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      }
+    } else {
+      if (first == '"' || first == '\\') line += '\\';
+      line += character;
+    }
+  });
+  line += '"';
+}
+
+std::string text_line(std::string_view event, std::initializer_list<LogField> fields) {
+  std::string line(event);
+  for (const LogField& field : fields) {
+    line += ' ';
+    line += field.key;
+    line += '=';
+    append_value(line, field.value);
+  }
+  return line;
+}
+
+void append_json_text(std::string& line, std::string_view text) {
+  line += '"';
+  for_each_character(text, [&](std::string_view character, bool is_one) {
+    if (!is_one) {
+      line += "\\ufffd";
+    } else if (const auto code = control_code(character)) {
+      line += fmt::format("\\u{:04x}", *code);
+    } else {
+      if (character == "\"" || character == "\\") line += '\\';
+      line += character;
+    }
+  });
   line += '"';
 }
 

@@ -35,6 +35,23 @@ TEST_F(Log, ValuesThatWouldBreakTheLineAreQuoted) {
             std::vector<std::string>{"file.refused path=\"a b\" why=\"said \\\"no\\\" and left\""});
 }
 
+TEST_F(Log, NoValueTalksToTheTerminal) {
+  const auto shown = [&](std::string_view value) {
+    lines_.clear();
+    STEMMA_LOG(kInfo, "e", kv("v", value));
+    return lines_.at(0).substr(4);
+  };
+  EXPECT_EQ(shown("\x1b[2J"), R"("\x1b[2J")");
+  EXPECT_EQ(shown("\a\b\v\f\x7f"), R"("\x07\x08\x0b\x0c\x7f")");
+  EXPECT_EQ(shown(std::string_view("\0", 1)), R"("\x00")");
+  EXPECT_EQ(shown("\u0085\u009b"), R"("\xc2\x85\xc2\x9b")") << "C1, as it is in UTF-8";
+  EXPECT_EQ(shown("\u2028\u2029"), R"("\xe2\x80\xa8\xe2\x80\xa9")");
+  EXPECT_EQ(shown("a\x9b\xff"), R"("a\x9b\xff")") << "what is not UTF-8";
+  EXPECT_EQ(shown("\\x1b\x1b"), R"("\\x1b\x1b")") << "a backslash of its own is doubled";
+  EXPECT_EQ(shown("\\x1b"), R"(\x1b)") << "where nothing is quoted, nothing is escaped";
+  EXPECT_EQ(shown("grün\u00a0水🌱"), "grün\u00a0水🌱");
+}
+
 TEST_F(Log, AsJsonAnEventIsOneObject) {
   set_log_format(LogFormat::kJson);
   STEMMA_LOG(kWarning, "file.refused", kv("path", "a \"b\"\n\\"), kv("pages", 64), kv("share", 0.5),
@@ -47,7 +64,7 @@ TEST_F(Log, AsJsonAnEventIsOneObject) {
                   R"("pages":64,"share":0.500000,"ratio":"nan"})");
 }
 
-TEST_F(Log, AsJsonWhatIsNotUtf8IsReplaced) {
+TEST_F(Log, AsJsonControlsAreEscapedAndWhatIsNotUtf8IsReplaced) {
   set_log_format(LogFormat::kJson);
   const auto shown = [&](std::string_view value) {
     lines_.clear();
@@ -60,6 +77,8 @@ TEST_F(Log, AsJsonWhatIsNotUtf8IsReplaced) {
   EXPECT_EQ(shown("a\xff"
                   "b"),
             "a\\ufffdb");
+  EXPECT_EQ(shown("\x1b\x7f\u0080\u009f\u2028\u2029"), R"(\u001b\u007f\u0080\u009f\u2028\u2029)");
+  EXPECT_EQ(shown("\u00a0"), "\u00a0");
   EXPECT_EQ(shown("\xc0\x80"), "\\ufffd\\ufffd") << "overlong";
   EXPECT_EQ(shown("\xed\xa0\x80"), "\\ufffd\\ufffd\\ufffd") << "a surrogate";
   EXPECT_EQ(shown("\xe6\xb0"), "\\ufffd\\ufffd") << "cut off";
