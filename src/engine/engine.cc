@@ -315,7 +315,9 @@ EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
   extra_of(request).constraint = {};
   extra_of(request).adapter = {};
-  std::vector<TokenId>().swap(extra_of(request).distinct_prompt);  // it may be long
+  // They may be long, and it may be a while until the next request takes this place.
+  std::vector<TokenId>().swap(extra_of(request).distinct_prompt);
+  std::vector<TokenId>().swap(extra_of(request).sampling.allowed_tokens);
   const RequestStats stats = stats_of(request);
   if (!extra_of(request).is_copy) {
     totals_.prompt_tokens += stats.prompt_tokens;

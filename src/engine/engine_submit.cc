@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/distinct.h"
 #include "base/prng.h"
 #include "engine/adapted_spec.h"
 #include "engine/inbox.h"
@@ -41,7 +42,8 @@ Status check_extent(const RequestSpec& spec, const KvCacheOptions& kv) {
   return {};
 }
 
-// Whether its output may end as it says, and may begin.
+// Whether its output may end as it says, and may begin. REQUIRES: both lists of tokens are
+// distinct.
 Status check_ends(const RequestSpec& spec, std::int64_t vocab_tokens) {
   const std::vector<TokenId>& ends = spec.stop_tokens;
   const auto outside = std::find_if(
@@ -58,9 +60,7 @@ Status check_ends(const RequestSpec& spec, std::int64_t vocab_tokens) {
   }
   const std::vector<TokenId>& allowed = spec.sampling.allowed_tokens;
   const bool none_is_left = spec.min_tokens > 0 && !allowed.empty() &&
-                            std::all_of(allowed.begin(), allowed.end(), [&](TokenId token) {
-                              return std::find(ends.begin(), ends.end(), token) != ends.end();
-                            });
+                            std::includes(ends.begin(), ends.end(), allowed.begin(), allowed.end());
   if (!none_is_left) return {};
   return Error{ErrorCode::kInvalidArgument,
                "allowed_tokens: each is a stop token, which none may be before min_tokens"};
@@ -88,16 +88,16 @@ Status check_scores(const RequestSpec& spec, const SchedulerOptions& options,
 // Each token of its prompt once, if a penalty for each output token is of them.
 std::vector<TokenId> distinct_prompt_of(const RequestSpec& spec) {
   if (spec.sampling.repetition_penalty == 1) return {};
-  std::vector<TokenId> tokens = spec.prompt;
-  std::sort(tokens.begin(), tokens.end());
-  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-  return tokens;
+  return distinct(spec.prompt);
 }
 
 }  // namespace
 
 Result<RequestId> Engine::submit(RequestSpec spec) {
   STEMMA_ASSIGN_OR_RETURN(AdapterLease adapter, lease_adapter(spec.adapter));
+  // Of sets. Every copy keeps both, so they may not be longer than the vocabulary.
+  spec.stop_tokens = distinct(std::move(spec.stop_tokens));
+  spec.sampling.allowed_tokens = distinct(std::move(spec.sampling.allowed_tokens));
   STEMMA_RETURN_IF_ERROR(check(spec));
   if (adapter) enter_namespaces(adapter.identity(), spec);
   // Room for the whole output now, on the caller's thread, so that no step has to allocate it.

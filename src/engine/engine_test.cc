@@ -228,6 +228,25 @@ TEST_F(EngineTest, NoStopTokenIsChosenBeforeMinTokens) {
             "allowed_tokens: each is a stop token, which none may be before min_tokens");
 }
 
+// In whatever order they come, and as often as they do.
+TEST_F(EngineTest, AllowedTokensAreASet) {
+  open();
+  RequestSpec wanted = spec({1}, 3);
+  wanted.stop_tokens = {9, 3, 3, 0};
+  wanted.min_tokens = 1;
+  wanted.sampling.allowed_tokens = {3, 9, 3, 9, 3};
+  EXPECT_EQ(refusal(wanted),
+            "allowed_tokens: each is a stop token, which none may be before min_tokens");
+  wanted.sampling.allowed_tokens = {9, 3, 2, 9, 2};
+  const RequestId id = *engine_->submit(wanted);
+  std::vector<TokenId> tokens;
+  const auto events = run();
+  for (const EngineEvent& event : events.at(id)) tokens.push_back(event.token);
+  EXPECT_EQ(tokens, (std::vector<TokenId>{2, 3}));
+  wanted.sampling.allowed_tokens = {2, 99, 2};
+  EXPECT_NE(refusal(wanted), "accepted") << "outside the vocabulary";
+}
+
 TEST_F(EngineTest, CopiesOfOneSeedAreNoCopiesOfTheNext) {
   open();
   RequestSpec wanted = spec({1}, 12);

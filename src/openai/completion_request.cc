@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/distinct.h"
 #include "model/json_text.h"
 #include "model/sampler.h"
 #include "model/stop_strings.h"
@@ -87,7 +88,9 @@ void read_sampling(FieldReader& fields, const RequestRules& rules, std::optional
   if (seed.has_value()) sampling.seed = static_cast<std::uint64_t>(*seed);
   read_logit_bias(fields, rules.vocab_tokens, sampling);
   if (const TemplateJson* const allowed = fields.array_or_null("allowed_token_ids")) {
-    sampling.allowed_tokens = read_tokens(*allowed, "allowed_token_ids", rules.vocab_tokens, fault);
+    // A body has room for each many times, and each answer keeps its own.
+    sampling.allowed_tokens =
+        distinct(read_tokens(*allowed, "allowed_token_ids", rules.vocab_tokens, fault));
     if (allowed->empty()) fields.fail("allowed_token_ids", "must have at least one token");
   }
   if (const Status valid = sampling.validate(rules.vocab_tokens); !valid.ok()) {

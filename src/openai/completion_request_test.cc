@@ -93,12 +93,20 @@ TEST(CompletionRequest, WhatOtherServersAddedIsRead) {
   EXPECT_EQ(request.prompt_tokens_kept, CompletionRequest::kPromptThatFits);
   EXPECT_TRUE(request.shows_stop);
   EXPECT_FALSE(request.skip_special_tokens);
-  EXPECT_THAT(request.sampling.allowed_tokens, testing::ElementsAre(4, 2));
+  EXPECT_THAT(request.sampling.allowed_tokens, testing::ElementsAre(2, 4));
   EXPECT_TRUE(request.continue_final_message);
   EXPECT_FALSE(request.add_generation_prompt);
   EXPECT_TRUE(accepted(chat(R"("no_stop_trim":true)")).shows_stop);
   EXPECT_FALSE(
       accepted(completion(R"("prompt":"x","add_special_tokens":false)")).add_special_tokens);
+}
+
+TEST(CompletionRequest, AllowedTokensThatRepeatTakeNoMoreThanTheVocabulary) {
+  std::string ids = "7";
+  for (int i = 0; i < 100'000; ++i) ids += ",3";
+  const CompletionRequest request = accepted(chat("\"allowed_token_ids\":[" + ids + "]"));
+  EXPECT_THAT(request.sampling.allowed_tokens, testing::ElementsAre(3, 7));
+  EXPECT_LE(request.sampling.allowed_tokens.capacity(), 100U);
 }
 
 TEST(CompletionRequest, NullIsAbsent) {
