@@ -84,10 +84,11 @@ struct KvCacheOptions {
   std::int64_t context_tokens_max = 4096;
 
   // Namespaces that have a name in a tree: those of requests that have not ended, and those that
-  // have pages. One more takes the name, and what it has, of those that were used least lately; a
-  // request is refused where each is some request's. Each costs about 190 bytes a tree, once it is
-  // used, and looking for nodes of those that lose their names O(nodes), once for one in 64 of
-  // these. From 1 to 1,048,576.
+  // have pages. One more takes the name, and what it has, of those that were used least lately, of
+  // tenants within their quotas last; a request is refused where each is some request's. Each costs
+  // about 190 bytes a tree, once it is used, and looking for nodes of those that lose their names
+  // O(nodes), once for one in 64 of these, or for all that may go before those of tenants within
+  // their quotas if these are fewer. From 1 to 1,048,576.
   std::int64_t namespaces_max = 65'536;
 
   // "radix" shares prefixes between requests; "none" shares nothing and keeps nothing.

@@ -206,9 +206,9 @@ class PrefixCache {
   virtual bool shares() const = 0;
 
   // The short name of a namespace; the same digest gives the same id while it is open. Prefixes of
-  // different namespaces never meet. What it caches outlives closing it, until its name is needed
-  // for another: where all are taken, one that has nothing gives its name; where none is empty, the
-  // least lately used ones, one in 64, lose all (to `evicted_or_null`). nullopt: all are held.
+  // different namespaces never meet. What it caches outlives closing it until all names are taken:
+  // then one that has nothing gives its name; if there is none, the least lately used ones, one in
+  // 64, lose all (to `evicted_or_null`), tenants within their quotas last. nullopt: all are held.
   virtual std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest,
                                                         OwnedPages* evicted_or_null) = 0;
   std::optional<NamespaceId> try_open_namespace(const NamespaceDigest& digest) {

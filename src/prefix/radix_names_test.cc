@@ -23,6 +23,9 @@ class RadixNames : public testing::TestWithParam<const char*> {
   std::int64_t found(int byte, const Tokens& tokens) const {
     return f.cache->probe_by_digest(digest_of(byte), tokens).matched_tokens;
   }
+  void set_quota(int byte, std::int64_t pages) {
+    f.cache->set_quota(family_of(digest_of(byte)), pages);
+  }
   // Opens a new one; the pages that go for its name.
   std::int64_t open_new(int byte) {
     OwnedPages evicted;
@@ -105,6 +108,50 @@ TEST_P(RadixNames, LookingForANamespaceOpensNone) {
   EXPECT_EQ(open_new(4), 2) << "no use of the first one";
 }
 
+TEST_P(RadixNames, ATenantWithinItsQuotaLosesNothingForANameWhileOthersCan) {
+  use(1, {1, 2});
+  set_quota(1, 2);
+  use(2, {1});
+  use(3, {1});
+  EXPECT_EQ(open_new(4), 1);
+  EXPECT_EQ(open_new(5), 1);
+  EXPECT_EQ(found(1, {1, 2}), 2);
+}
+
+TEST_P(RadixNames, WhereOnlyTenantsWithinTheirQuotasHaveAnyTheOneUsedLeastLatelyLosesIt) {
+  for (const int byte : {1, 2, 3}) {
+    use(byte, {1, 2});
+    set_quota(byte, 2);
+  }
+  EXPECT_EQ(open_new(4), 2);
+  EXPECT_EQ(found(1, {1, 2}), 0);
+  EXPECT_EQ(found(2, {1, 2}), 2);
+  EXPECT_EQ(found(3, {1, 2}), 2);
+}
+
+TEST_P(RadixNames, OfATenantBeyondItsQuotaOneGoesWithoutWhichItStillHasIt) {
+  set_quota(1, 2);
+  use(1, {1, 2, 3, 4});
+  set_quota(2, 1);
+  use(2, {1, 2});
+  use(3, {1});
+  EXPECT_EQ(open_new(4), 1);
+  EXPECT_EQ(found(1, {1, 2, 3, 4}), 4) << "all of it is in one";
+  EXPECT_EQ(found(2, {1, 2}), 2);
+}
+
+TEST_P(RadixNames, ATenantBeyondItsQuotaLosesWhatItHasBeforeOneWithinDoes) {
+  set_quota(1, 2);
+  use(1, {1, 2});
+  set_quota(2, 2);
+  use(2, {1, 2, 3});
+  set_quota(3, 1);
+  use(3, {1});
+  EXPECT_EQ(open_new(4), 3);
+  EXPECT_EQ(found(1, {1, 2}), 2);
+  EXPECT_EQ(found(3, {1}), 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Orders, RadixNames, testing::Values("lru", "mru", "hazard", "s3fifo"),
                          [](const auto& order) { return std::string(order.param); });
 
@@ -128,6 +175,33 @@ TEST(RadixNamesOfManyTenants, GoManyAtOnce) {
   use(195);
   EXPECT_EQ(found(4), 0);
   EXPECT_EQ(f.cache->usage().total_tokens(), 189 + 3 - 3);
+}
+
+// All of a tenant: where its namespaces are used least lately of 192, three would go at once.
+TEST(RadixNamesOfManyTenants, OfOneTenantNoMoreGoThanItHasBeyondItsQuota) {
+  PrefixFixture f({.pages = 256, .namespaces_max = 192});
+  const auto name = [](int byte, int salt) {
+    NamespaceDigest digest = digest_of(byte);
+    digest.bytes.back() = static_cast<std::uint8_t>(salt);
+    return digest;
+  };
+  const auto use = [&](const NamespaceDigest& digest) {
+    const NamespaceId ns = *f.cache->try_open_namespace(digest);
+    f.begin_in(ns, {1}).reset();
+    f.cache->close_namespace(ns);
+  };
+  const auto found = [&](const NamespaceDigest& digest) {
+    return f.cache->probe_by_digest(digest, Tokens{1}).matched_tokens;
+  };
+  f.cache->set_quota(family_of(digest_of(1)), 2);
+  for (const int salt : {1, 2, 3, 4}) use(name(1, salt));
+  for (int salt = 1; salt < 189; ++salt) use(name(2, salt));
+  EXPECT_EQ(found(name(1, 1)) + found(name(1, 2)), 0);
+  EXPECT_EQ(found(name(1, 3)) + found(name(1, 4)), 2) << "its quota";
+  EXPECT_EQ(found(name(2, 1)), 0) << "the next one";
+  EXPECT_EQ(found(name(2, 2)), 1);
+  for (int salt = 1; salt < 250; ++salt) use(name(3, salt));
+  EXPECT_EQ(found(name(1, 3)) + found(name(1, 4)), 2);
 }
 
 // What was noted of the namespace that had a name before is not told of the one that has it now.

@@ -74,8 +74,8 @@ class RadixPrefixCache final : public PrefixCache {
   // What tenants are sure of (radix_prefix_cache_quotas).
 
   // A tenant whose cached pages, locked ones included, are no more than `pages` loses none of them
-  // while eviction finds others; of more it loses in everybody's order those beyond. 0: it is sure
-  // of none. REQUIRES: 0 <= pages <= those of the pool.
+  // while eviction finds others; of more it loses in everybody's order those beyond (or, for names,
+  // whole namespaces). 0: it is sure of none. REQUIRES: 0 <= pages <= those of the pool.
   void set_quota(const NamespaceFamily& tenant, std::int64_t pages);
   // The same of each by its quota_pages. O(tenants + namespaces), and once O(nodes) where one of
   // them had no quota and has pages.
@@ -187,7 +187,11 @@ class RadixPrefixCache final : public PrefixCache {
 
   NamespaceId rename_closed_or_none(const NamespaceDigest& digest, OwnedPages* evicted_or_null);
   NamespaceId first_free_or_none(NamespaceId first) const;
+  // Which tenants' namespaces may lose what they have for a name (radix_prefix_cache_names): of who
+  // keeps his quota, or has none; of who has more than his quota, and may keep less; of everybody.
+  enum class Payers { kWhoKeepTheirQuotas, kWhoHaveMore, kEverybody };
   OwnedPages empty_least_used();
+  OwnedPages empty_least_used_of(Payers payers, const RadixTree::ChildLists& lists);
   NodeSlot root_of(NamespaceId ns) const;
   NodeSlot root_above(NodeSlot slot) const;
   NodeSlot slot_of(const void* node) const noexcept;
@@ -214,7 +218,7 @@ class RadixPrefixCache final : public PrefixCache {
   // REQUIRES: it is not wanted as a whole.
   std::int64_t spare_pages(NodeSlot leaf) const noexcept {
     const std::int64_t pages = tree_.node(leaf).chain.pages - wanted_.wanted_pages(leaf);
-    return quotas_.any() ? std::min(pages, quotas_.over_pages(leaf)) : pages;
+    return std::min(pages, quotas_.over_pages(leaf));
   }
   void place_below(std::vector<NodeSlot> roots);
   void park(NodeSlot leaf);
@@ -225,6 +229,7 @@ class RadixPrefixCache final : public PrefixCache {
   NodeSlot coldest_or_none();
   // These nodes and all below them that a walk may find, each before those below it.
   std::vector<NodeSlot> subtrees(std::vector<NodeSlot> tops) const;
+  std::vector<NodeSlot> subtrees(std::vector<NodeSlot> tops, const RadixTree::ChildLists&) const;
   std::int64_t hide(std::span<const NodeSlot> nodes);
   OwnedPages take_leaf(NodeSlot leaf);
   OwnedPages take_pages(NodeSlot leaf);

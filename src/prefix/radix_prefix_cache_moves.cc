@@ -91,7 +91,11 @@ bool RadixPrefixCache::try_discard(NamespaceId ns, std::span<const TokenId> toke
 }
 
 std::vector<NodeSlot> RadixPrefixCache::subtrees(std::vector<NodeSlot> tops) const {
-  const RadixTree::ChildLists lists = tree_.child_lists();
+  return subtrees(std::move(tops), tree_.child_lists());
+}
+
+std::vector<NodeSlot> RadixPrefixCache::subtrees(std::vector<NodeSlot> tops,
+                                                 const RadixTree::ChildLists& lists) const {
   std::vector<NodeSlot> found = std::move(tops);
   for (std::size_t i = 0; i < found.size(); ++i) {
     for (NodeSlot child = lists.first_child[found[i].index()]; child.valid();

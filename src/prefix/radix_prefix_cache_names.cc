@@ -5,6 +5,11 @@
 // next new namespace gets that of one that has nothing; where all have something, those that were
 // used least lately, and that nobody holds, lose all of it: one in kNamesPerSweep at once, for
 // finding their nodes takes a look at every node. Nobody else loses anything.
+//
+// Who opens many namespaces does not pay with what other tenants are sure of: those whose loss
+// leaves their tenant its quota go first, and no others with them, however few they are. Where
+// there are none, it is those of who has more than his quota, and where there are none of these
+// either, those of tenants within theirs: no name is refused for what could go.
 #include <algorithm>
 #include <vector>
 
@@ -15,6 +20,12 @@ namespace stemma {
 namespace {
 
 constexpr std::int64_t kNamesPerSweep = 64;
+
+std::int64_t pages_of(const RadixTree& tree, const std::vector<NodeSlot>& nodes) {
+  std::int64_t pages = 0;
+  for (const NodeSlot node : nodes) pages += tree.node(node).chain.pages;
+  return pages;
+}
 
 }  // namespace
 
@@ -48,11 +59,12 @@ std::optional<NamespaceId> RadixPrefixCache::find_namespace(const NamespaceDiges
 // The name of a closed namespace, which loses what it has.
 NamespaceId RadixPrefixCache::rename_closed_or_none(const NamespaceDigest& digest,
                                                     OwnedPages* evicted_or_null) {
-  const NamespaceId ns = first_free_or_none(namespaces_.first_closed_or_none());
+  NamespaceId ns = first_free_or_none(namespaces_.first_closed_or_none());
   if (!ns.valid()) return ns;
   if (tree_.node(root_of(ns)).children > 0) {
     OwnedPages evicted = empty_least_used();
     if (evicted_or_null != nullptr) evicted_or_null->append(std::move(evicted));
+    ns = namespaces_.first_closed_or_none();  // one of those, for it has nothing now
   }
   namespaces_.rename(ns, digest);
   return ns;
@@ -66,22 +78,36 @@ NamespaceId RadixPrefixCache::first_free_or_none(NamespaceId first) const {
   return first;
 }
 
-// What nobody holds is held by nobody below either (I3).
 OwnedPages RadixPrefixCache::empty_least_used() {
-  const std::int64_t count =
-      std::max<std::int64_t>(namespaces_.namespaces_max() / kNamesPerSweep, 1);
-  std::vector<NodeSlot> roots;
-  NamespaceId ns = first_free_or_none(namespaces_.first_closed_or_none());
-  for (; ns.valid() && std::ssize(roots) < count;
-       ns = first_free_or_none(namespaces_.next_closed_or_none(ns))) {
-    roots.push_back(root_of(ns));
-  }
+  const RadixTree::ChildLists lists = tree_.child_lists();
   OwnedPages out;
-  const std::vector<NodeSlot> nodes = subtrees(std::move(roots));
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    if (!tree_.node(*node).is_root()) out.append(take_leaf(*node));
+  for (const Payers payers :
+       {Payers::kWhoKeepTheirQuotas, Payers::kWhoHaveMore, Payers::kEverybody}) {
+    out = empty_least_used_of(payers, lists);
+    if (!out.empty()) break;
   }
   ++epoch_;
+  return out;
+}
+
+// What nobody holds is held by nobody below either (I3).
+OwnedPages RadixPrefixCache::empty_least_used_of(Payers payers,
+                                                 const RadixTree::ChildLists& lists) {
+  std::int64_t left = std::max<std::int64_t>(namespaces_.namespaces_max() / kNamesPerSweep, 1);
+  OwnedPages out;
+  NamespaceId next;
+  NamespaceId ns = first_free_or_none(namespaces_.first_closed_or_none());
+  for (; ns.valid() && left > 0; ns = next) {
+    next = first_free_or_none(namespaces_.next_closed_or_none(ns));  // before ns goes to the front
+    const std::int64_t over = quotas_.over_pages(root_of(ns));
+    if (payers != Payers::kEverybody && over == 0) continue;
+    const std::vector<NodeSlot> nodes = subtrees({root_of(ns)}, lists);
+    if (payers == Payers::kWhoKeepTheirQuotas && pages_of(tree_, nodes) > over) continue;
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      if (!tree_.node(*node).is_root()) out.append(take_leaf(*node));
+    }
+    --left;
+  }
   return out;
 }
 

@@ -33,7 +33,8 @@ class TenantQuotas {
  public:
   explicit TenantQuotas(std::int64_t nodes_max) : nodes_max_(nodes_max) {}
 
-  // Whether any tenant has a quota. Else nothing below is to be asked or told.
+  // Whether any tenant has a quota. Else nothing below is to be asked or told, but for
+  // over_pages of a node.
   bool any() const noexcept { return any_; }
   std::int64_t tenants() const noexcept { return std::ssize(quotas_); }
   const TenantQuota& quota(TenantId tenant) const { return quotas_[tenant.index()]; }
@@ -61,7 +62,7 @@ class TenantQuotas {
 
   // Pages that its tenant has beyond its quota; as many as one likes where it has none.
   std::int64_t over_pages(NodeSlot node) const {
-    const TenantId tenant = tenant_of(node);
+    const TenantId tenant = any_ ? tenant_of(node) : TenantId();
     return tenant.valid() ? over_pages(tenant) : std::numeric_limits<std::int64_t>::max();
   }
   std::int64_t over_pages(TenantId tenant) const {
