@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/file.h"
 #include "base/thread_pool.h"
 
 namespace stemma {
@@ -69,7 +70,7 @@ std::optional<int> cpu_quota(const std::string& root) {
       take_limits(mounted, group, limit_of_v2, least);
       take_limits(mounted + "/unified", group, limit_of_v2, least);
     } else if (names_cpu(names)) {
-      take_limits(mounted + "/" + names, group, limit_of_v1, least);
+      take_limits(join_path(mounted, names), group, limit_of_v1, least);
       if (names != "cpu") take_limits(mounted + "/cpu", group, limit_of_v1, least);
     }
   }
