@@ -11,11 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "grammar/byte_regex.h"
-#include "grammar/ebnf.h"
 #include "grammar/free_text.h"
 #include "grammar/json_parts.h"
 #include "grammar/json_schema.h"
+#include "grammar/text_form.h"
 
 namespace stemma {
 namespace {
@@ -161,17 +160,15 @@ class TagWriter {
   }
 
   Result<Part> regex(const Json& format, const std::string& path, Ends /*ends*/) {
-    STEMMA_ASSIGN_OR_RETURN(const std::string pattern, text_in(format, path, "pattern"));
-    Result<Part> part = add_regex(pattern, RegexMatch::kWhole, grammar_);
-    if (part.ok()) return part;
-    return Error{part.error().code, fmt::format("{}.pattern: {}", path, part.error().detail)};
+    TextForm form = {.kind = TextForm::Kind::kRegex, .path = member_path(path, "pattern")};
+    STEMMA_ASSIGN_OR_RETURN(form.expression, text_in(format, path, "pattern"));
+    return add_text_form(form, grammar_);
   }
 
   Result<Part> rules(const Json& format, const std::string& path, Ends /*ends*/) {
-    STEMMA_ASSIGN_OR_RETURN(const std::string text, text_in(format, path, "grammar"));
-    Result<Part> part = add_ebnf(text, grammar_);
-    if (part.ok()) return part;
-    return Error{part.error().code, fmt::format("{}.grammar: {}", path, part.error().detail)};
+    TextForm form = {.kind = TextForm::Kind::kEbnf, .path = member_path(path, "grammar")};
+    STEMMA_ASSIGN_OR_RETURN(form.rules, text_in(format, path, "grammar"));
+    return add_text_form(form, grammar_);
   }
 
   Result<std::vector<Part>> elements(const Json& format, const std::string& path, Ends ends) {

@@ -23,7 +23,7 @@ namespace stemma {
 struct JsonLimits {
   std::size_t text_bytes_max = std::size_t{1} << 20;
   int depth_max = 16;  // of nested objects and arrays
-  // Fields of one object: where objects keep their order, each costs a look at all before it.
+  // Fields of one object: where objects keep their order, who looks for one looks at all before it.
   std::size_t fields_max = std::size_t{1} << 20;
   // A name that comes again in an object gives it another value, as Python's reader has it, where
   // it is else refused: for texts that are only passed on.
