@@ -6,16 +6,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "prefix/namespace_examples.h"
 
 namespace stemma {
 namespace {
-
-NamespaceDigest digest_of(int number) {
-  NamespaceDigest digest;
-  digest.bytes[0] = static_cast<std::uint8_t>(number);
-  digest.bytes[1] = static_cast<std::uint8_t>(number >> 8);
-  return digest;
-}
 
 class HostTierTest : public ::testing::Test {
  protected:

@@ -20,6 +20,7 @@
 #include "base/crc32c.h"
 #include "pool/pool_fixture.h"
 #include "prefix/namespace_digest.h"
+#include "prefix/namespace_examples.h"
 #include "tier/host_image_file.h"
 #include "tier/page_work.h"
 
@@ -82,12 +83,6 @@ class KeyedPages {
   std::uint64_t seed_;
   std::unique_ptr<HostPool> pool_;
 };
-
-inline NamespaceDigest digest_of(int number) {
-  NamespaceDigest digest;
-  digest.bytes[0] = static_cast<std::uint8_t>(number);
-  return digest;
-}
 
 // `pages` pages of a text, which no other first token begins.
 inline std::vector<TokenId> text_of(TokenId first, std::int64_t pages) {

@@ -4,17 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include "prefix/namespace_examples.h"
 #include "tier/held_lanes.h"
 #include "tier/memory_page_store.h"
 
 namespace stemma {
 namespace {
-
-NamespaceDigest digest_of(int number) {
-  NamespaceDigest digest;
-  digest.bytes[0] = static_cast<std::uint8_t>(number);
-  return digest;
-}
 
 using Families = std::vector<NamespaceFamily>;
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "prefix/namespace_examples.h"
 #include "prefix/radix_prefix_cache.h"
 
 namespace stemma {
@@ -51,12 +52,6 @@ inline Tokens drawn_text(Prng& prng) {
     text = text + Tokens{0, static_cast<TokenId>(prng.below(2))};
   }
   return text;
-}
-
-inline NamespaceDigest digest_of(int byte) {
-  NamespaceDigest digest;
-  digest.bytes[0] = static_cast<std::uint8_t>(byte);
-  return digest;
 }
 
 class PrefixFixture {

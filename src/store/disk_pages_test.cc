@@ -11,15 +11,10 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "prefix/namespace_examples.h"
 
 namespace stemma {
 namespace {
-
-NamespaceDigest digest_of(std::uint8_t number) {
-  NamespaceDigest digest;
-  digest.bytes[0] = number;
-  return digest;
-}
 
 IndexedPage page_of(std::int64_t number, std::uint8_t owner, SlotRef slot) {
   IndexedPage page = {.key = {}, .namespace_digest = digest_of(owner), .slot = slot};

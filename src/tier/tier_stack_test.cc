@@ -8,15 +8,10 @@
 
 #include "base/temp_directory.h"
 #include "pool/pool_fixture.h"
+#include "prefix/namespace_examples.h"
 
 namespace stemma {
 namespace {
-
-NamespaceDigest digest_of(std::uint8_t byte) {
-  NamespaceDigest digest;
-  digest.bytes[0] = byte;
-  return digest;
-}
 
 TEST(TierStack, AFileOfHostMemoryIsLabelledWithTheModelNotWithItsAdapters) {
   const KvShape shape = {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/prng.h"
+#include "prefix/namespace_examples.h"
 
 namespace stemma::python {
 namespace {
@@ -181,12 +182,6 @@ TEST(SlotIndex, TheColdestIsLockedWithAllThatItContinues) {
   index->forget(coldest);
   index->forget(inserted);
   EXPECT_TRUE(index->reset().ok());
-}
-
-NamespaceDigest digest_of(int number) {
-  NamespaceDigest digest;
-  digest.bytes[0] = static_cast<std::uint8_t>(number);
-  return digest;
 }
 
 // An index of two namespaces, both of which have pages.
