@@ -64,6 +64,11 @@ std::string host_of(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
 }
 
+// Whether only this machine's programs reach what listens there.
+bool is_local(std::string_view address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
+
 std::string last_part(const std::string& directory) {
   const std::filesystem::path path(directory);
   return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -82,6 +87,12 @@ ServeCommand::ServeCommand(Flags& program)
       "--api-keys", key_file_,
       "FILE of lines: tenant sha256-of-key [admin] [pages=N]; a tenant keeps N pages of the device "
       "while others want pages; without FILE everybody may ask, as one tenant");
+  command_
+      .add("--allowed-origins", allowed_origins_,
+           "pages of these may ask from a browser and read the answers, such as "
+           "https://chat.example; *: all; default: the server's own. Without --api-keys others are "
+           "refused")
+      .delimiter(',');
   command_
       .add("--tenant-pages", tenant_pages_,
            "N pages for each tenant of --api-keys without pages=N; default: none")
@@ -175,6 +186,7 @@ Result<ServerOptions> ServeCommand::server_options() const {
   options.shared_prefix_file = shared_prefix_file_;
   STEMMA_RETURN_IF_ERROR(check_adapter_folder());
   options.api.adapter_folder = adapter_folder_;
+  STEMMA_ASSIGN_OR_RETURN(options.api.origins, OriginRules::of(allowed_origins_, is_local(host_)));
   options.api.preparing_max = queue_ + 1024;
   options.api.model_name = model_name_.empty() ? last_part(model_flags_.directory()) : model_name_;
   if (!events_.empty() || !events_replay_.empty()) {

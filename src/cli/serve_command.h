@@ -39,6 +39,7 @@ class ServeCommand final : public Command {
   std::string model_name_;
   std::string key_file_;
   std::string shared_prefix_file_;
+  std::vector<std::string> allowed_origins_;
   std::string adapter_folder_;
   std::optional<std::int64_t> tenant_pages_;
   std::int64_t queue_ = 1024;

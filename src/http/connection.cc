@@ -125,13 +125,29 @@ void Connection::read_request(std::string_view bytes) {
     case RequestReader::Progress::kHead:
       return;
     case RequestReader::Progress::kBody:
-      return read_body();
+      if (phase_ == Phase::kBody || begin_body()) read_body();
+      return;
     case RequestReader::Progress::kRefused:
       ++shared_.tally.requests_refused;
       return refuse(reader_->refused_status(), reader_->refused_why());
     case RequestReader::Progress::kWhole:
       return begin_exchange(bytes.substr(taken));
   }
+}
+
+bool Connection::begin_body() {
+  if (auto refusal = owner_.refusal(reader_->head())) {
+    ++shared_.tally.bodies_refused;
+    answer_unread(*std::move(refusal));
+    return false;
+  }
+  phase_ = Phase::kBody;
+  set_deadline(shared_.limits.body_us);
+  if (reader_->expects_continue() && reader_->body_bytes() == 0) {
+    out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    send_later();
+  }
+  return true;
 }
 
 void Connection::read_body() {
@@ -142,14 +158,6 @@ void Connection::read_body() {
   }
   shared_.body_bytes += more_bytes;
   counted_body_bytes_ += more_bytes;
-  if (phase_ == Phase::kHead) {
-    phase_ = Phase::kBody;
-    set_deadline(shared_.limits.body_us);
-    if (reader_->expects_continue() && reader_->body_bytes() == 0) {
-      out_ += "HTTP/1.1 100 Continue\r\n\r\n";
-      send_later();
-    }
-  }
 }
 
 void Connection::begin_exchange(std::string_view sent_ahead) {
@@ -167,6 +175,12 @@ void Connection::begin_exchange(std::string_view sent_ahead) {
 }
 
 void Connection::refuse(int status, std::string_view why) {
+  HttpResponse response = http_error_response(status, why);
+  if (status == 503) response.headers.emplace_back("Retry-After", "1");
+  answer_unread(std::move(response));
+}
+
+void Connection::answer_unread(HttpResponse&& response) {
   is_head_ = reader_->is_head();
   http_1_0_ = reader_->http_1_0();
   keep_alive_ = false;
@@ -175,8 +189,6 @@ void Connection::refuse(int status, std::string_view why) {
   clear_deadline();
   phase_ = Phase::kAnswering;
   answer_ = Answer::kAwaited;
-  HttpResponse response = http_error_response(status, why);
-  if (status == 503) response.headers.emplace_back("Retry-After", "1");
   respond(std::move(response));
 }
 

@@ -24,6 +24,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -51,6 +52,8 @@ struct HttpShared {
 class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;
+  // As HttpService's.
+  virtual std::optional<HttpResponse> refusal(const HttpRequest& head) = 0;
   // A whole request: answers it, or names its exchange and has it answered.
   virtual void begin_exchange(Connection& connection, HttpRequest&& request) = 0;
   // The answer has left.
@@ -96,10 +99,13 @@ class Connection {
   void peer_ended();
   void take(std::string_view bytes);
   void read_request(std::string_view bytes);
+  // Begins to read the body, if it is wanted. Whether it is.
+  bool begin_body();
   void read_body();
   void begin_exchange(std::string_view sent_ahead);
   // Answers what is not a request, and ends the connection.
   void refuse(int status, std::string_view why);
+  void answer_unread(HttpResponse&& response);
   void release_reader();
 
   // Answering.

@@ -195,6 +195,32 @@ TEST(HttpExchange, ATooLargeBodyIsRefusedBeforeItIsRead) {
   EXPECT_TRUE(hasty.is_ended());
 }
 
+TEST(HttpExchange, ABodyThatTheServiceDoesNotWantIsNotRead) {
+  RunningServer running(answer_with_request);
+  const std::string head = "POST /unwanted HTTP/1.1\r\nHost: here\r\nContent-Length: 500000\r\n";
+  RawClient polite = running.client();
+  polite.send(head + "Expect: 100-continue\r\n\r\n");
+  EXPECT_EQ(polite.read_answer().status, 401) << "instead of 100";
+  EXPECT_TRUE(polite.is_ended());
+  RawClient hasty = running.client();
+  hasty.send(head + "\r\n" + std::string(500'000, 'x'));
+  EXPECT_EQ(hasty.read_answer().body, "unread");
+  EXPECT_TRUE(hasty.is_ended());
+  RawClient chunked = running.client();
+  chunked.send("POST /unwanted HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n");
+  EXPECT_EQ(chunked.read_answer().status, 401);
+  EXPECT_EQ(running.metric("stemma_http_refused_bodies_total"), 3);
+  EXPECT_EQ(running.metric("stemma_http_reading_body_bytes"), 0);
+  EXPECT_EQ(running.service().begun_count(), 0u);
+}
+
+TEST(HttpExchange, ABodyThatComesWithItsHeadIsTheServicesToJudge) {
+  RunningServer running(answer_with_request);
+  RawClient client = running.client();
+  client.send("POST /unwanted HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nhi");
+  EXPECT_EQ(client.read_answer().body, "POST /unwanted hi");
+}
+
 TEST(HttpExchange, TooLargeAHeadIsRefused) {
   RunningServer running(answer_with_request);
   RawClient client = running.client();

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -41,6 +42,11 @@ class ScriptedService final : public HttpService {
   explicit ScriptedService(Script script) : script_(std::move(script)) {}
   void serve(HttpServer& server) { server_ = &server; }
 
+  // Of requests at /unwanted no body is read.
+  std::optional<HttpResponse> refusal(const HttpRequest& head) override {
+    if (head.path != "/unwanted") return std::nullopt;
+    return HttpResponse{.status = 401, .body = "unread"};
+  }
   void begin(ExchangeId exchange, HttpRequest&& request) override {
     {
       const std::lock_guard lock(mutex_);

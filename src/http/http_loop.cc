@@ -165,6 +165,10 @@ void HttpLoop::begin_drain(std::chrono::microseconds time) {
 
 // --- Connections' calls
 
+std::optional<HttpResponse> HttpLoop::refusal(const HttpRequest& head) {
+  return service_.refusal(head);
+}
+
 void HttpLoop::begin_exchange(Connection& connection, HttpRequest&& request) {
   if (static_cast<std::int64_t>(exchanges_.size()) >= shared_.limits.in_flight_max) {
     ++shared_.tally.requests_turned_away;

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "http/connection.h"
@@ -46,6 +47,7 @@ class HttpLoop final : private ConnectionOwner {
   void keep(boost::asio::ip::tcp::socket socket);
   void begin_drain(std::chrono::microseconds time);
 
+  std::optional<HttpResponse> refusal(const HttpRequest& head) override;
   void begin_exchange(Connection& connection, HttpRequest&& request) override;
   void end_exchange(Connection& connection) override;
   void end_connection(Connection& connection) override;

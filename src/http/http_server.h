@@ -1,10 +1,11 @@
 // HttpServer: HTTP/1.1 for thousands of slow streams, on one thread.
 //
 // It reads whole requests, hands each to an HttpService, and writes what the service answers, at
-// once or later, whole or piece by piece. A connection is read while its answer is computed, so
-// that a client that goes is noticed although nothing is written to it; what a client sends ahead
-// is kept for its turn. A malformed request is answered with 4xx (or 501) and its connection
-// closed: lenient readings are how requests are smuggled past a proxy.
+// once or later, whole or piece by piece. A body that does not come with its head is read only if
+// the service wants it: who may not ask at all holds no memory. A connection is read while its
+// answer is computed, so that a client that goes is noticed although nothing is written to it; what
+// a client sends ahead is kept for its turn. A malformed request is answered with 4xx (or 501) and
+// its connection closed: lenient readings are how requests are smuggled past a proxy.
 //
 // Pieces written in one turn of the thread leave in one system call. A reader that is slower than
 // its answer has a bounded buffer, and is then cut off (fault 25).
@@ -19,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,10 +43,14 @@ struct HttpServerOptions {
   HttpLimits limits = {};
 };
 
-// Who answers. Both are called on the I/O thread, never from inside one of the server's verbs.
+// Who answers. All are called on the I/O thread, never from inside one of the server's verbs.
 class HttpService {
  public:
   virtual ~HttpService() = default;
+  // The head of a request whose body is not all there: nullopt if it is to be read, or what is
+  // answered at once, behind which the connection ends. A promise of nothing: `begin` judges every
+  // request, as most bodies come with their heads. `head` has no body and no peer.
+  virtual std::optional<HttpResponse> refusal(const HttpRequest& /*head*/) { return std::nullopt; }
   // A whole request. It must be answered with respond, or with begin_stream and end_stream, now or
   // later; until then, or until it is gone, it counts as in flight.
   virtual void begin(ExchangeId exchange, HttpRequest&& request) = 0;

@@ -20,6 +20,7 @@ struct HttpTally {
   std::int64_t accept_failures = 0;       // the system had no descriptor or memory
   std::int64_t requests = 0;              // begun with the service
   std::int64_t requests_refused = 0;      // answered by the server itself: malformed, too large
+  std::int64_t bodies_refused = 0;        // unread, since the service did not want them
   std::int64_t requests_turned_away = 0;  // 503: too many in flight, too much body at once
   std::int64_t gone = 0;                  // exchanges that ended before their answer was whole
   std::int64_t slow_readers = 0;          // cut off: too many bytes waited, or too long
@@ -38,6 +39,7 @@ struct HttpTally {
     visitor.counter("stemma_http_accept_failures_total", accept_failures);
     visitor.counter("stemma_http_requests_total", requests);
     visitor.counter("stemma_http_refused_requests_total", requests_refused);
+    visitor.counter("stemma_http_refused_bodies_total", bodies_refused);
     visitor.counter("stemma_http_turned_away_requests_total", requests_turned_away);
     visitor.counter("stemma_http_gone_requests_total", gone);
     visitor.counter("stemma_http_slow_readers_total", slow_readers);

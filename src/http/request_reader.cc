@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/beast/core/string.hpp>
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
 #include <optional>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "http/url.h"
 
@@ -22,15 +22,9 @@ std::string_view view(BeastText text) {
   return {text.data(), text.size()};
 }
 
-bool equals_ignoring_case(BeastText text, const char* word) {
-  return boost::beast::iequals(text, word);
-}
-
 std::string lower_case(BeastText text) {
   std::string lower(text.data(), text.size());
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
+  std::transform(lower.begin(), lower.end(), lower.begin(), lower_ascii);
   return lower;
 }
 
@@ -94,12 +88,12 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
         return count_once(lengths_, "several Content-Length headers", error);
       case beast_http::field::transfer_encoding:
         if (http_1_0) return fail(400, "HTTP/1.0 has no Transfer-Encoding", error);
-        if (!equals_ignoring_case(value, "chunked")) {
+        if (!equals_ignoring_case(view(value), "chunked")) {
           return fail(501, "the only Transfer-Encoding here is chunked", error);
         }
         return count_once(encodings_, "several Transfer-Encoding headers", error);
       case beast_http::field::expect:
-        if (!equals_ignoring_case(value, "100-continue")) {
+        if (!equals_ignoring_case(view(value), "100-continue")) {
           return fail(417, "the only expectation here is 100-continue", error);
         }
         expects_continue = !http_1_0;
@@ -149,6 +143,9 @@ std::int64_t RequestReader::body_bytes() const {
   return static_cast<std::int64_t>(parser_->request.body.size());
 }
 
+const HttpRequest& RequestReader::head() const {
+  return parser_->request;
+}
 bool RequestReader::keep_alive() const {
   return parser_->keeps_alive;
 }

@@ -46,6 +46,7 @@ class RequestReader {
   std::int64_t body_bytes() const;
 
   // Of a head that is whole:
+  const HttpRequest& head() const;
   bool keep_alive() const;
   bool http_1_0() const;
   // Whether the client waits for "100 Continue" before it sends the body.

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/check.h"
 
 namespace stemma {
@@ -35,8 +36,7 @@ bool is_header_name(std::string_view name) {
 
 bool is_own_header(std::string_view name) {
   std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  std::transform(lower.begin(), lower.end(), lower.begin(), lower_ascii);
   return lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" ||
          lower == "connection" || lower == "server";
 }

@@ -66,6 +66,10 @@ void ApiService::take(std::vector<AnswerUpdate>&& updates) {
 }
 
 void ApiService::tell(ExchangeId exchange, AnswerOutput&& output) {
+  const auto found = exchanges_.find(exchange);
+  for (auto* const head : {&output.head, &output.whole}) {
+    if (head->has_value() && !found->second.origin.empty()) grant(found->second.origin, **head);
+  }
   if (output.head.has_value()) http_->begin_stream(exchange, *std::move(output.head));
   if (!output.events.empty()) http_->write(exchange, output.events);
   if (!output.ends) return;
@@ -74,7 +78,6 @@ void ApiService::tell(ExchangeId exchange, AnswerOutput&& output) {
   } else {
     http_->end_stream(exchange);
   }
-  const auto found = exchanges_.find(exchange);
   note_end(found->second, found->second.answer_or_null->status());
   exchanges_.erase(found);
   // The others of a request that failed are of no use.

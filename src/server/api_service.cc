@@ -101,45 +101,77 @@ std::span<const ApiService::Route> ApiService::routes() {
   return kRoutes;
 }
 
-void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
-  Exchange& entry = exchanges_[exchange];
-  entry.path = request.path;
-  entry.begun_us = clock_.now_us();
-  entry.body_bytes = std::ssize(request.body);
-  entry.request_id = request_id_of(request);
-  if (entry.request_id.empty()) entry.request_id = fresh_id("req-");
+ApiService::Admission ApiService::admit(const HttpRequest& head) const {
   const Route* by_path = nullptr;
   for (const Route& route : routes()) {
-    if (!matches(route.path, request.path)) continue;
+    if (!matches(route.path, head.path)) continue;
     by_path = &route;
-    const bool is_head = request.method == "HEAD" && route.method == "GET";
-    if (route.method != request.method && !is_head) continue;
-    if (may_pass(exchange, request, route.access)) {
-      (this->*route.verb)(exchange, std::move(request));
-    }
-    return;
+    const bool is_head = head.method == "HEAD" && route.method == "GET";
+    if (route.method == head.method || is_head) return admit_to(route, head);
   }
-  if (by_path == nullptr) return refuse(exchange, not_found("there is nothing at this path"));
+  if (by_path == nullptr) return Refused{not_found("there is nothing at this path")};
   ApiError error = field_error("", fmt::format("only {} is understood here", by_path->method));
   error.status = 405;
-  HttpResponse response = error_response(error, entry.request_id);
-  response.headers.emplace_back("Allow", std::string(by_path->method));
-  answer(exchange, std::move(response));
+  return Refused{std::move(error), by_path->method};
 }
 
-bool ApiService::may_pass(ExchangeId exchange, const HttpRequest& request, Access access) {
-  if (access == Access::kEverybody) return true;
-  std::optional<Caller> caller = options_.keys.caller_of(request.header_or_null("authorization"));
+ApiService::Admission ApiService::admit_to(const Route& route, const HttpRequest& head) const {
+  if (route.access == Access::kEverybody) return Admitted{&route, {}};
+  if (options_.keys.open_to_all()) {
+    if (auto fault = options_.origins.fault(head)) return Refused{forbidden(*std::move(fault))};
+  }
+  std::optional<Caller> caller = options_.keys.caller_of(head.header_or_null("authorization"));
   if (!caller.has_value()) {
-    refuse(exchange, not_allowed("an API key is wanted: Authorization: Bearer KEY"));
-    return false;
+    return Refused{not_allowed("an API key is wanted: Authorization: Bearer KEY")};
   }
-  if (access == Access::kAdmin && !caller->admin) {
-    refuse(exchange, forbidden("only an admin's key opens this"));
-    return false;
+  if (route.access == Access::kAdmin && !caller->admin) {
+    return Refused{forbidden("only an admin's key opens this")};
   }
-  exchanges_[exchange].caller = *std::move(caller);
-  return true;
+  return Admitted{&route, *std::move(caller)};
+}
+
+ApiService::Exchange ApiService::exchange_of(const HttpRequest& head) {
+  Exchange exchange;
+  exchange.path = head.path;
+  exchange.begun_us = clock_.now_us();
+  exchange.body_bytes = std::ssize(head.body);
+  exchange.request_id = request_id_of(head);
+  if (exchange.request_id.empty()) exchange.request_id = fresh_id("req-");
+  if (const auto* const origin = options_.origins.granted_or_null(head)) exchange.origin = *origin;
+  return exchange;
+}
+
+HttpResponse ApiService::response_to(const Refused& refused, const Exchange& exchange) {
+  HttpResponse response = error_response(refused.error, exchange.request_id);
+  if (!refused.allowed_method.empty()) {
+    response.headers.emplace_back("Allow", std::string(refused.allowed_method));
+  }
+  return response;
+}
+
+std::optional<HttpResponse> ApiService::refusal(const HttpRequest& head) {
+  const Admission admission = admit(head);
+  const auto* const refused = std::get_if<Refused>(&admission);
+  if (refused == nullptr) return std::nullopt;
+  const Exchange exchange = exchange_of(head);
+  HttpResponse response = response_to(*refused, exchange);
+  if (!exchange.origin.empty()) grant(exchange.origin, response);
+  note_end(exchange, response.status);
+  return response;
+}
+
+void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
+  Exchange& entry = exchanges_[exchange] = exchange_of(request);
+  if (!entry.origin.empty() && is_preflight(request)) {
+    return answer(exchange, preflight_answer(request));
+  }
+  Admission admission = admit(request);
+  if (const auto* const refused = std::get_if<Refused>(&admission)) {
+    return answer(exchange, response_to(*refused, entry));
+  }
+  Admitted& admitted = std::get<Admitted>(admission);
+  entry.caller = std::move(admitted.caller);
+  (this->*admitted.route->verb)(exchange, std::move(request));
 }
 
 void ApiService::gone(ExchangeId exchange) {
@@ -163,6 +195,7 @@ void ApiService::answer(ExchangeId exchange, HttpResponse response) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
   note_end(found->second, response.status);
+  if (!found->second.origin.empty()) grant(found->second.origin, response);
   exchanges_.erase(found);
   http_->respond(exchange, std::move(response));
 }

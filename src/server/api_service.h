@@ -24,6 +24,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -35,6 +36,7 @@
 #include "server/growth_rate.h"
 #include "server/key_book.h"
 #include "server/metrics_compat.h"
+#include "server/origin_rules.h"
 #include "server/preparation.h"
 #include "server/serving_loop.h"
 #include "server/work_thread.h"
@@ -55,6 +57,8 @@ struct ApiOptions {
   std::optional<std::int64_t> tenant_pages;
   // Adapters may be loaded from below it while the server runs; empty: from nowhere.
   std::string adapter_folder = {};
+  // Whose pages may ask, and read the answers.
+  OriginRules origins = {};
   // Names of others' dashboards beside Stemma's own, in /metrics.
   MetricsCompat metrics_compat;
 };
@@ -71,6 +75,7 @@ class ApiService final : public HttpService {
   // See Preparation. Before the first request.
   Status share_prefixes(const std::string& file) { return preparation_.share_prefixes(file); }
 
+  std::optional<HttpResponse> refusal(const HttpRequest& head) override;
   void begin(ExchangeId exchange, HttpRequest&& request) override;
   void gone(ExchangeId exchange) override;
 
@@ -98,6 +103,7 @@ class ApiService final : public HttpService {
   struct Exchange {
     std::string path;
     std::string request_id;
+    std::string origin;  // whose pages may read the answer; empty: nobody's
     Caller caller;
     std::int64_t begun_us = 0;
     std::int64_t body_bytes = 0;
@@ -114,13 +120,26 @@ class ApiService final : public HttpService {
     Verb verb;
   };
   static std::span<const Route> routes();
+  // What a request is for and who asks, or why it is refused.
+  struct Admitted {
+    const Route* route;
+    Caller caller;
+  };
+  struct Refused {
+    ApiError error;
+    std::string_view allowed_method = {};  // at that path, if that is what is wrong
+  };
+  using Admission = std::variant<Admitted, Refused>;
+  Admission admit(const HttpRequest& head) const;
+  Admission admit_to(const Route& route, const HttpRequest& head) const;
+  Exchange exchange_of(const HttpRequest& head);
+  static HttpResponse response_to(const Refused& refused, const Exchange& exchange);
 
   void answer(ExchangeId exchange, HttpResponse response);
   void answer_text(ExchangeId exchange, std::string&& json);
   // REQUIRES: it is short.
   void answer_json(ExchangeId exchange, const TemplateJson& json);
   void refuse(ExchangeId exchange, const ApiError& error);
-  bool may_pass(ExchangeId exchange, const HttpRequest& request, Access access);
 
   void health(ExchangeId exchange, HttpRequest&& request);
   void version(ExchangeId exchange, HttpRequest&& request);

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/file.h"
 
 namespace stemma {
@@ -30,10 +31,7 @@ std::optional<Sha256Digest> try_digest(std::string_view hex) {
 // A scheme's name is written in letters of either case (RFC 9110, 11.1).
 bool is_bearer(std::string_view authorization) {
   constexpr std::string_view kBearer = "bearer ";
-  if (authorization.size() < kBearer.size()) return false;
-  return std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), [](char known, char c) {
-    return known == (c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c);
-  });
+  return equals_ignoring_case(authorization.substr(0, kBearer.size()), kBearer);
 }
 
 }  // namespace

@@ -157,6 +157,8 @@ constexpr Help kHelp[] = {
      "Connections for which there was no descriptor or memory"},
     {"stemma_http_requests_total", "Requests read whole"},
     {"stemma_http_refused_requests_total", "Requests that were malformed or too large"},
+    {"stemma_http_refused_bodies_total",
+     "Bodies left unread because their requests would be refused"},
     {"stemma_http_turned_away_requests_total", "Requests refused because too many were in flight"},
     {"stemma_http_gone_requests_total", "Requests whose client went before its answer was whole"},
     {"stemma_http_slow_readers_total", "Clients cut off because they read too slowly"},

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -42,6 +43,17 @@ test("without a key, or with another, nothing is answered", async () => {
     assert.equal(headers.get("www-authenticate"), "Bearer");
   }
   assert.equal((await json(server.url, "/health")).status, 200);
+});
+
+test("a body without a key is refused before it has come", async () => {
+  const answer = await new Promise((resolve, reject) => {
+    const sent = request(`${server.url}/v1/completions`, { method: "POST", headers: { "content-length": 1_000_000 } });
+    sent.on("response", (response) => resolve(response.resume()) || sent.destroy());
+    sent.on("error", reject);
+    sent.flushHeaders();
+  });
+  assert.equal(answer.statusCode, 401);
+  assert.equal(answer.headers["www-authenticate"], "Bearer");
 });
 
 test("what one tenant has cached, another does not find", async () => {

@@ -1,0 +1,23 @@
+// Letters of ASCII without their case: names of headers, schemes and hosts.
+//
+// Thread:     any.
+// Memory:     none.
+// Cost:       a pass.
+// Not here:   letters of other alphabets, which such names do not have.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+
+namespace stemma {
+
+constexpr char lower_ascii(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+constexpr bool equals_ignoring_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower_ascii(x) == lower_ascii(y); });
+}
+
+}  // namespace stemma
