@@ -109,7 +109,7 @@ test("the names of other engines are there only where they are asked for", async
   assert.equal(await plain.stop(), 0);
 });
 
-test("grafana/stemma.json shows only what a server exports", async () => {
+test("grafana/stemma.json shows only what a server exports, and every histogram", async () => {
   const metrics = await scrape(server.url);
   const dashboard = JSON.parse(readFileSync("grafana/stemma.json", "utf8"));
   const expressions = dashboard.panels.flatMap((panel) => panel.targets ?? []).map((target) => target.expr);
@@ -123,6 +123,9 @@ test("grafana/stemma.json shows only what a server exports", async () => {
       const rated = new RegExp(`(rate|increase)\\(${name}`).test(expression);
       assert.equal(rated, metric.TYPE !== "gauge", `${name} is a ${metric.TYPE}: ${expression}`);
     }
+  }
+  for (const [name, { TYPE }] of metrics) {
+    if (TYPE === "histogram" && name.startsWith("stemma_")) assert.ok(expressions.some((each) => each.includes(`${name}_bucket`)), `${name} is not shown`);
   }
   const places = dashboard.panels.map((panel) => panel.gridPos);
   for (const [i, a] of places.entries()) {
