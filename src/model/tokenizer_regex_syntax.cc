@@ -50,16 +50,17 @@ constexpr std::array<std::string_view, 10> kBinaryProperties = {
 struct PosixClass {
   std::string_view name;
   std::string_view members;
+  std::string_view others = {};  // all that are none, where a class can say so
 };
 constexpr std::string_view kWordInClass = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 constexpr std::array<PosixClass, 12> kPosixClasses = {{
-    {"alpha", "\\p{Alphabetic}"},
-    {"digit", "\\p{Nd}"},
-    {"lower", "\\p{Lowercase}"},
-    {"upper", "\\p{Uppercase}"},
-    {"space", "\\p{White_Space}"},
-    {"punct", "\\p{P}"},
-    {"cntrl", "\\p{Cc}"},
+    {"alpha", "\\p{Alphabetic}", "\\P{Alphabetic}"},
+    {"digit", "\\p{Nd}", "\\P{Nd}"},
+    {"lower", "\\p{Lowercase}", "\\P{Lowercase}"},
+    {"upper", "\\p{Uppercase}", "\\P{Uppercase}"},
+    {"space", "\\p{White_Space}", "\\P{White_Space}"},
+    {"punct", "\\p{P}\\p{S}", "\\p{L}\\p{M}\\p{N}\\p{Z}\\p{C}"},
+    {"cntrl", "\\p{Cc}", "\\P{Cc}"},
     {"alnum", "\\p{Alphabetic}\\p{Nd}"},
     {"word", kWordInClass},
     {"blank", "\\t\\p{Zs}"},
@@ -78,6 +79,9 @@ constexpr std::array<std::string_view, 8> kJoined = {"ff", "fi", "fl",     "ss",
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
+}
+bool is_octal(char c) {
+  return c >= '0' && c <= '7';
 }
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -130,6 +134,8 @@ class Translator {
     if (ignores_case_ && !joined_.empty()) {
       return refuse("(?i) with \"" + joined_ + "\", which is also one character of Unicode's");
     }
+    // Oniguruma takes both cases then, as it does not of \p{Lu}.
+    if (ignores_case_ && !cased_.empty()) return refuse("(?i) with " + cased_);
     return std::move(out_);
   }
 
@@ -279,11 +285,9 @@ class Translator {
         in_.substr(at_ + (negated ? 3 : 2), end - at_ - (negated ? 3 : 2));
     for (const PosixClass& known : kPosixClasses) {
       if (known.name != name) continue;
-      // All but one property is the other case of its letter; of more there is no such form.
-      const bool is_one = known.members.rfind("\\p") == 0;
-      if (negated && !is_one) break;
-      replace(whole.size(),
-              negated ? "\\P" + std::string(known.members.substr(2)) : std::string(known.members));
+      if (negated && known.others.empty()) break;
+      if (name == "lower" || name == "upper") cased_ = whole;
+      replace(whole.size(), negated ? known.others : known.members);
       return {};
     }
     return refuse(whole);
@@ -323,7 +327,7 @@ class Translator {
         return refuse(in_.substr(at_, 2));
       case 'x':
       case 'o':
-        return braced_number();
+        return number();
       case 'g':
       case 'k':
         if (in_.substr(at_ + 2).starts_with("{")) return refuse(in_.substr(at_, 3));
@@ -335,7 +339,7 @@ class Translator {
       case 'P':
         return property();
       default:
-        copy(2);
+        copy(1 + std::max<std::size_t>(digits_at(at_ + 1, 3, is_octal), 1));
         return {};
     }
   }
@@ -350,14 +354,25 @@ class Translator {
                    (is_boundary ? ")(?=" : ")(?!") + word + "))");
   }
 
-  // \x{41} and the like: its braces are no quantifier.
-  Status braced_number() {
-    const bool braced = in_.substr(at_ + 2).starts_with("{");
+  // \x{41} and \x41: its braces are no quantifier, and one is about all of its digits.
+  Status number() {
+    if (!in_.substr(at_ + 2).starts_with("{")) {
+      copy(2 + digits_at(at_ + 2, 2, is_hex));
+      return {};
+    }
     const std::size_t end = in_.find('}', at_);
-    if (braced && end == std::string_view::npos)
+    if (end == std::string_view::npos) {
       return refuse("an unfinished " + std::string(in_.substr(at_, 3)));
-    copy(braced ? end + 1 - at_ : 2);
+    }
+    copy(end + 1 - at_);
     return {};
+  }
+
+  // How many of the characters from `at` on are such digits, `most` of them looked at.
+  std::size_t digits_at(std::size_t at, std::size_t most, bool (*is_one)(char)) const {
+    const std::string_view digits = in_.substr(std::min(at, in_.size()), most);
+    const auto* const end = std::find_if_not(digits.begin(), digits.end(), is_one);
+    return static_cast<std::size_t>(end - digits.begin());
   }
 
   Status members(std::string_view set) {
@@ -400,6 +415,7 @@ class Translator {
   bool ignores_case_ = false;   // (?i) somewhere
   bool ignores_space_ = false;  // (?x) somewhere
   std::string joined_;          // the last of kJoined, if any
+  std::string cased_;           // the last class of letters of one case, if any
   std::string out_;
   // In out_: where what a quantifier would be about begins, and the groups that are open.
   std::size_t atom_ = 0;

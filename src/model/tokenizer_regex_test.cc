@@ -71,7 +71,7 @@ TEST(RegexSyntax, ACountIsRepeatedOrOptionalAsAWhole) {
 
 TEST(RegexSyntax, NamesInClassesAreProperties) {
   EXPECT_EQ(translated("[[:alpha:]x[:^space:]]"), R"([\p{Alphabetic}x\P{White_Space}])");
-  EXPECT_EQ(translated("[^[:punct:][:word:]]"), R"([^\p{P}\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])");
+  EXPECT_EQ(translated("[^[:punct:][:word:]]"), R"([^\p{P}\p{S}\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])");
 }
 
 TEST(RegexSyntax, RefusesByName) {
@@ -89,7 +89,8 @@ TEST(RegexSyntax, RefusesByName) {
 TEST(TextPattern, RefusesWhatItCannotRun) {
   for (const std::string_view expression :
        {"[a[bc]]", R"([\W])", R"([\H])", "(*COMMIT)a", R"(\Qa)", R"(\u12)", "[[:alpha", "(", "[",
-        R"(\p{Klingon})", R"(\C)", "a{9999999}"}) {
+        R"(\p{Klingon})", R"(\C)", "a{9999999}", "(?i)[[:upper:]]", "[[:^lower:]](?i:x)",
+        "[[:^alnum:]]"}) {
     EXPECT_FALSE(TextPattern::regex(expression).ok()) << expression;
   }
   EXPECT_FALSE(TextPattern::regex(std::string(70'000, 'a')).ok());
@@ -107,8 +108,13 @@ TEST(TextPattern, FindsLikeTheFilesMeanIt) {
   EXPECT_EQ(found(R"(\p{N}{1,3}+)", "1234567"), (Texts{"1234567"}));
   EXPECT_EQ(found("a{2}+", "aaaaa"), (Texts{"aaaa"}));
   EXPECT_EQ(found("a{2}?b", "aab"), (Texts{"aab"}));
+  EXPECT_EQ(found(R"(\x41{1,2}+)", "AAAAb"), (Texts{"AAAA"}));
+  EXPECT_EQ(found(R"(\x61{2}?b)", "baab"), (Texts{"b", "aab"}));
+  EXPECT_EQ(found(R"(\101{2}+)", "AAAAAb"), (Texts{"AAAA"}));
+  EXPECT_EQ(found(R"((b)\1{2}+c)", "bbbbbc"), (Texts{"bbbbbc"}));
   EXPECT_EQ(found("a{,2}b", "aaab"), (Texts{"aab"}));
-  EXPECT_EQ(found("[[:punct:]]+", "$!?"), (Texts{"!?"})) << "a symbol is none";
+  EXPECT_EQ(found("[[:punct:]]+", "a$!?\u00A3b"), (Texts{"$!?\u00A3"})) << "symbols are some";
+  EXPECT_EQ(found("[[:^punct:]]+", "a$!?\u00A3b"), (Texts{"a", "b"}));
   EXPECT_EQ(found("[[:alpha:]]+", "a\u0345b1"), (Texts{"a\u0345b"}));
   EXPECT_EQ(found("^a$", "a\na\nb"), (Texts{"a", "a"}));
   EXPECT_EQ(found(".", "\n叫"), (Texts{"叫"}));
