@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "grammar/token_bytes.h"
-#include "model/detokenizer.h"
 #include "model/unicode_text.h"
 
 namespace stemma {
@@ -11,6 +10,11 @@ namespace stemma {
 std::int64_t characters_in(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
                        [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
+}
+
+TokenChances::TokenChances(const Tokenizer& tokenizer, const Rules& rules)
+    : tokenizer_(&tokenizer), text_(tokenizer, rules.skip_special_tokens), begun_(rules.goes_on) {
+  if (rules.goes_on) text_.begin_behind_others();
 }
 
 TokenChance TokenChances::given(TokenId token) {
@@ -24,9 +28,8 @@ TokenChance TokenChances::next(std::span<const TokenLogprob> entries) {
   TokenChance chance = {.token = named(entries.front()), .likeliest = {}};
   for (const TokenLogprob& entry : entries.subspan(1)) chance.likeliest.push_back(named(entry));
   chance.first_character = characters_;
-  const bool is_special = tokenizer_->is_special(entries.front().token);
-  if (!is_special || !rules_.skip_special_tokens) characters_ += characters_in(chance.token.text);
-  begun_ |= !is_special;
+  characters_ += characters_in(text_.push(entries.front().token));
+  begun_ |= !tokenizer_->is_special(entries.front().token);
   return chance;
 }
 

@@ -2,10 +2,11 @@
 // as people read them.
 //
 // Behind other tokens one is written with the space that decoders take off the begin of a text: so
-// the tokens of a text, joined, are that text.
+// the tokens of a text, joined, are that text, but for characters that several make together: each
+// of these tokens begins where the character does.
 //
 // Thread:     one thread a text.
-// Memory:     none.
+// Memory:     what is held back of the text (model/detokenizer).
 // Cost:       the text of a token, for each entry.
 // Not here:   the logprobs (model/token_logprobs), JSON (openai/completion_answer).
 #pragma once
@@ -14,6 +15,7 @@
 #include <span>
 #include <string_view>
 
+#include "model/detokenizer.h"
 #include "model/tokenizer.h"
 #include "openai/completion_answer.h"
 #include "stemma/ids.h"
@@ -32,8 +34,7 @@ class TokenChances {
   };
 
   // `tokenizer` must outlive this.
-  TokenChances(const Tokenizer& tokenizer, const Rules& rules)
-      : tokenizer_(&tokenizer), rules_(rules), begun_(rules.goes_on) {}
+  TokenChances(const Tokenizer& tokenizer, const Rules& rules);
 
   // The next token, of which nobody said how likely it was.
   TokenChance given(TokenId token);
@@ -44,9 +45,9 @@ class TokenChances {
   NamedLogprob named(const TokenLogprob& entry) const;
 
   const Tokenizer* tokenizer_;
-  Rules rules_;
+  Detokenizer text_;
   bool begun_;                   // a token that has a text came before
-  std::int64_t characters_ = 0;  // of the tokens so far
+  std::int64_t characters_ = 0;  // of the text that is certain after the tokens so far
 };
 
 }  // namespace stemma

@@ -393,3 +393,16 @@ test("bytes of tokens that are parts of a character make it, one behind the othe
   assert.ok(content.some((each) => each.token.includes("\uFFFD")), "the model has no token of it");
   assert.equal(Buffer.from(content.flatMap((each) => each.bytes)).toString(), "𝄞é𝄞");
 });
+
+test("text_offset is where in the text a token's character begins, also one that several tokens make", async () => {
+  const asked = { model, prompt: "a👍 king 中 said", echo: true, max_tokens: 30, temperature: 0, logprobs: 0, guided_choice: ["👍 and the"] };
+  const { text, logprobs: { tokens, text_offset: offsets } } = (await client.completions.create(asked)).choices[0];
+  assert.ok(tokens.filter((each) => each.includes("\uFFFD")).length > 4, "the model has no tokens of these");
+  const characters = [...text];
+  for (const [i, token] of tokens.entries()) {
+    if (token.startsWith("<|")) continue;  // is no text
+    if (token.includes("\uFFFD")) assert.match(characters[offsets[i]], /[👍中]/u);
+    else assert.equal(characters.slice(offsets[i], offsets[i] + [...token].length).join(""), token, `token ${i}`);
+  }
+  assert.equal(characters.length, [..."a👍 king 中 said👍 and the"].length);
+});
