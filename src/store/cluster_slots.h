@@ -27,10 +27,11 @@ std::uint16_t redis_slot(std::string_view key);
 
 struct ClusterMap {
   std::vector<RedisEndpoint> primaries;
-  std::vector<std::int16_t> primary_of_slot;  // [kRedisSlots]; -1: no node has it
+  std::vector<std::int16_t> primary_of_slot;  // [kRedisSlots]; -1: no node that is named has it
 };
 
-// Reads the reply to CLUSTER SLOTS; a node without a host is at `asked`'s. kCorrupt: it is no such
+// Reads the reply to CLUSTER SLOTS; a node without a host is at `asked`'s, one at "?", as those are
+// that are called by hostnames and have none, is not named. kCorrupt: it is no such
 // reply; kTooLarge: more than kClusterNodesMax primaries.
 Result<ClusterMap> parse_cluster_slots(const RespReply& reply, const RedisEndpoint& asked);
 

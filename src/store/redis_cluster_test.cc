@@ -189,6 +189,28 @@ TEST_F(RedisClusterTest, APurgeIsNotDoneWhileASlotMoves) {
   EXPECT_EQ(count_found(*store, pages), 0);
 }
 
+// A node that the others were told to forget keeps what it has, and may meet them again.
+TEST_F(RedisClusterTest, APurgeIsNotDoneWhileANodeIsForgotten) {
+  const auto store = open();
+  write_owned(*store, 1, 100);
+  const std::string forgotten = node_id(2);
+  for (std::size_t i = 0; i < 2; ++i) cli(i, {"CLUSTER", "FORGET", forgotten});
+  EXPECT_FALSE(store->purge({}, deadline_us()).status.ok());
+  EXPECT_NE(cli(2, {"DBSIZE"}), "0\n");
+}
+
+// The cluster says `?` of a node that is to be called by its hostname, and has none.
+TEST_F(RedisClusterTest, APurgeIsNotDoneWhileANodeHasNoName) {
+  const auto store = open();
+  write_owned(*store, 1, 100);
+  for (std::size_t i = 0; i < kNodes; ++i) {
+    if (i != 2) cli(i, {"CONFIG", "SET", "cluster-announce-hostname", "localhost"});
+    cli(i, {"CONFIG", "SET", "cluster-preferred-endpoint-type", "hostname"});
+  }
+  EXPECT_FALSE(store->purge({}, deadline_us()).status.ok());
+  EXPECT_NE(cli(2, {"DBSIZE"}), "0\n");
+}
+
 class RedisSentinelTest : public RedisServersTest {
  protected:
   void SetUp() override {

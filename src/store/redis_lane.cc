@@ -84,7 +84,10 @@ std::vector<RedisEndpoint> RedisLane::ask_primaries(std::int64_t deadline_us) {
   if (stale_ && !is_single) return found;
   if (primary_ != nullptr) found.push_back(primary_->endpoint);
   for (const Node* const node : node_of_slot_) {
-    if (node == nullptr) continue;
+    if (node == nullptr) {
+      report(options_.url.endpoints.front(), "the cluster names no primary of some slots");
+      return {};
+    }
     if (std::find(found.begin(), found.end(), node->endpoint) == found.end()) {
       found.push_back(node->endpoint);
     }

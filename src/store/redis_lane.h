@@ -51,7 +51,8 @@ class RedisLane {
   // error was answered. Returns the first command, if any, whose value was longer than its target.
   RedisCommand* run(std::span<RedisCommand> commands, std::int64_t deadline_us);
 
-  // The servers on which values lie, each once, as is asked for now; none where nobody says so.
+  // The servers on which values lie, each once, as is asked for now; none where nobody says so, and
+  // where a cluster does not name a primary of every slot: one it does not name may have values.
   std::vector<RedisEndpoint> ask_primaries(std::int64_t deadline_us);
   // As run, by one of these servers, whatever the commands' keys.
   void run_at(const RedisEndpoint& server, std::span<RedisCommand> commands,
