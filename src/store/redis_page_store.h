@@ -146,11 +146,12 @@ class RedisPageStore final : public PageStore {
   // A purge that has not come to its end.
   struct Purge {
     std::vector<NamespaceFamily> namespaces;
-    std::vector<RedisEndpoint> servers;  // that are still to be asked, the last one first
-    std::string life;                    // of the server that gave the cursor
-    std::string cursor = "0";            // on that one
-    std::int64_t map_changes = 0;        // of the lane, when it began
-    std::vector<std::string> slots;      // of each server of a cluster, when it began
+    std::vector<RedisEndpoint> servers;
+    std::vector<std::string> lives;  // of each server, since it was first asked
+    std::size_t servers_left = 0;    // the first so many: the last of them is being asked
+    std::string cursor = "0";        // on that one
+    std::int64_t map_changes = 0;    // of the lane, when it began
+    std::vector<std::string> slots;  // of each server of a cluster, when it began
   };
   struct ReadAnswer;
 
@@ -171,6 +172,7 @@ class RedisPageStore final : public PageStore {
   Status unlink(std::span<const std::string> names, std::int64_t deadline_us, std::int64_t& pages);
   bool begin_purge(std::span<const NamespaceFamily> namespaces, std::int64_t deadline_us);
   bool nothing_moved(std::int64_t deadline_us);
+  bool all_live_on(std::int64_t deadline_us);
   std::vector<std::string> ask_slots(std::span<const RedisEndpoint> servers,
                                      std::int64_t deadline_us);
   Error purge_error(std::int64_t deadline_us) const;

@@ -1,8 +1,9 @@
 // SCAN tells every name that was there from its begin to its end, in pieces, some of them twice.
 // What is stored of these namespaces comes from elsewhere then: this engine waits. In a cluster
 // each server has its own names; where slots moved between servers meanwhile, or are still moving,
-// names may have moved past the scan, and it is not done. On a server that was started anew it
-// begins again.
+// names may have moved past the scan, and it is not done. A server that was started anew may have
+// read from its disk what was gone: its scan begins again if it was being asked, the purge if it
+// had been.
 #include <algorithm>
 #include <array>
 #include <sstream>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "store/redis_page_store.h"
+#include "store/redis_server_state.h"
 #include "tier/page_frame.h"
 
 namespace stemma {
@@ -31,14 +33,6 @@ bool take_scan(RespReply& reply, std::string& cursor, std::vector<std::string>& 
   cursor = std::move(reply.items[0].text);
   for (RespReply& item : reply.items[1].items) names.push_back(std::move(item.text));
   return true;
-}
-
-// Of a server from its start to its end; nothing where it does not say.
-std::string life_of(const RespReply& info) {
-  constexpr std::string_view kName = "run_id:";
-  const std::size_t begin = info.text.find(kName);
-  if (info.kind != RespKind::kBulk || begin == std::string::npos) return {};
-  return info.text.substr(begin, info.text.find('\r', begin) - begin);
 }
 
 // What a server of a cluster says of its own slots: the end of its line, `[` where one is on its
@@ -68,7 +62,7 @@ PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
   deadline_us = limited(deadline_us);
   PurgeOutcome outcome;
   if (!begin_purge(namespaces, deadline_us)) outcome.status = purge_error(deadline_us);
-  while (outcome.status.ok() && !purge_or_none_->servers.empty()) {
+  while (outcome.status.ok() && purge_or_none_->servers_left > 0) {
     outcome.status = purge_piece(deadline_us, outcome.pages);
     outcome.advanced |= outcome.status.ok();
   }
@@ -97,6 +91,8 @@ bool RedisPageStore::begin_purge(std::span<const NamespaceFamily> namespaces,
   purge_or_none_ = Purge();
   purge_or_none_->slots = std::move(slots);
   purge_or_none_->namespaces.assign(namespaces.begin(), namespaces.end());
+  purge_or_none_->servers_left = servers.size();
+  purge_or_none_->lives.resize(servers.size());
   purge_or_none_->servers = std::move(servers);
   purge_or_none_->map_changes = map_changes;
   return true;
@@ -106,10 +102,21 @@ bool RedisPageStore::begin_purge(std::span<const NamespaceFamily> namespaces,
 bool RedisPageStore::nothing_moved(std::int64_t deadline_us) {
   const std::vector<RedisEndpoint> servers = writer_.servers.ask_primaries(deadline_us);
   if (servers.empty() || purge_or_none_->map_changes != writer_.servers.map_changes()) return false;
+  if (!all_live_on(deadline_us)) return false;
   const std::vector<std::string> slots = ask_slots(servers, deadline_us);
   const bool moving = std::ranges::any_of(
       slots, [](const std::string& of_one) { return of_one.find('[') != std::string::npos; });
   return !moving && slots == purge_or_none_->slots;
+}
+
+// Whether none was started anew since it was first asked.
+bool RedisPageStore::all_live_on(std::int64_t deadline_us) {
+  const Purge& purge = *purge_or_none_;
+  for (std::size_t i = 0; i < purge.servers.size(); ++i) {
+    const auto state = ask_server_state(writer_.servers, purge.servers[i], deadline_us);
+    if (!state || state->life != purge.lives[i]) return false;
+  }
+  return true;
 }
 
 // What each server of a cluster says of its own slots; nothing where one does not say, and where
@@ -143,7 +150,7 @@ Status RedisPageStore::purge_piece(std::int64_t deadline_us, std::int64_t& pages
   if (!purge.namespaces.empty()) STEMMA_RETURN_IF_ERROR(keep_named(names, deadline_us));
   STEMMA_RETURN_IF_ERROR(unlink(names, deadline_us, pages));
   purge.cursor = std::move(cursor);
-  if (purge.cursor == "0") purge.servers.pop_back();
+  if (purge.cursor == "0") --purge.servers_left;
   return {};
 }
 
@@ -154,23 +161,22 @@ Result<std::vector<std::string>> RedisPageStore::scan(std::string& cursor,
                                                       std::int64_t deadline_us) {
   const std::string pattern = prefix_ + std::string(kKeyDigits, '?');
   Purge& purge = *purge_or_none_;
+  const std::size_t at = purge.servers_left - 1;
   for (;;) {
     const std::string from = cursor;
-    std::array<RedisCommand, 2> commands;
-    auto& [life, scan] = commands;
-    life.words = {"INFO", "server"};
-    life.words_used = 2;
-    life.expects = RedisExpects::kBulkOrNil;
+    std::array<RedisCommand, 2> commands = {server_state_question()};
+    RedisCommand& scan = commands[1];
     scan.words = {"SCAN", from, "MATCH", pattern, "COUNT", kNamesAtOnce};
     scan.words_used = 6;
     scan.expects = RedisExpects::kArrayOrNil;
-    writer_.servers.run_at(purge.servers.back(), commands, deadline_us);
+    writer_.servers.run_at(purge.servers[at], commands, deadline_us);
     std::vector<std::string> names;
-    if (!life.answered || !scan.answered || !take_scan(scan.reply, cursor, names)) {
+    const auto state = server_state(commands[0]);
+    if (!state || !scan.answered || !take_scan(scan.reply, cursor, names)) {
       return purge_error(deadline_us);
     }
-    const std::string before = std::exchange(purge.life, life_of(life.reply));
-    if (from == "0" || purge.life == before) return names;
+    const std::string before = std::exchange(purge.lives[at], state->life);
+    if (from == "0" || purge.lives[at] == before) return names;
     cursor = purge.cursor = "0";
   }
 }

@@ -146,6 +146,55 @@ TEST_F(RedisFixture, APurgeBeginsAgainOnAServerThatWasStartedAnew) {
   EXPECT_EQ(cursors, (std::vector<std::string>{"0", "17", "17", "17", "0", "17"}));
 }
 
+// A server that ends when it has been asked, while another is not yet, reads from its disk what is
+// gone.
+TEST_F(RedisFixture, APurgeBeginsAgainWhereAServerThatWasAskedWasStartedAnew) {
+  std::atomic<int> life = 1;
+  std::atomic<int> scans = 0;
+  std::atomic<bool> other_is_broken = true;
+  std::string map;
+  const auto script = [&](const FakeRedis::Words& command, bool is_first) -> FakeRedis::Answer {
+    if (command[0] == "CLUSTER" && command[1] == "SLOTS") return {map};
+    if (command[0] == "CLUSTER")
+      return {FakeRedis::bulk("07c3 :1@2 myself,master - 0 0 4 connected 0")};
+    if (command[0] == "INFO") {
+      const std::string id = is_first ? std::to_string(life) : "another";
+      return {FakeRedis::bulk("# Server\r\nrun_id:" + id + "\r\n")};
+    }
+    if (command[0] != "SCAN") return {"-ERR unknown command\r\n"};
+    if (is_first) ++scans;
+    if (!is_first && other_is_broken) return {"-ERR not now\r\n"};
+    return {"*2\r\n$1\r\n0\r\n*0\r\n"};
+  };
+  FakeRedis first(FakeRedis::with_pong([&](const auto& words) { return script(words, true); }));
+  FakeRedis other(FakeRedis::with_pong([&](const auto& words) { return script(words, false); }));
+  const auto range = [](const std::string& slots, const FakeRedis& node) {
+    return "*3\r\n" + slots + "*2\r\n" + FakeRedis::bulk("127.0.0.1") + ":" +
+           std::to_string(node.port()) + "\r\n";
+  };
+  map = "*2\r\n" + range(":0\r\n:99\r\n", other) + range(":100\r\n:16383\r\n", first);
+  const auto store = open_store(options_for("redis-cluster://" + other.authority()));
+  const auto purge = [&] { return store->purge({}, deadline_us()).status.ok(); };
+  EXPECT_FALSE(purge());
+  EXPECT_EQ(scans, 1) << "the servers are asked from the last one on";
+  life = 2;
+  other_is_broken = false;
+  EXPECT_FALSE(purge());
+  EXPECT_EQ(scans, 1);
+  EXPECT_TRUE(purge());
+  EXPECT_EQ(scans, 2);
+}
+
+// Of a server that does not say in which life it is nobody knows that it was not started anew.
+TEST_F(RedisFixture, AServerThatRefusesToSayInWhichLifeItIsKeepsAPurgeOpen) {
+  FakeRedis server(FakeRedis::with_pong([](const FakeRedis::Words& command) -> FakeRedis::Answer {
+    if (command[0] == "SCAN") return {"*2\r\n$1\r\n0\r\n*0\r\n"};
+    return {"-NOPERM this user has no permissions to run the command\r\n"};
+  }));
+  const auto store = open_store(options_for(server.url()));
+  EXPECT_FALSE(store->purge({}, deadline_us()).status.ok());
+}
+
 // Two primaries, one after the other, behind a server that says which of them it is now.
 class RedisPurgeFailoverTest : public RedisFixture {
  protected:
@@ -159,6 +208,7 @@ class RedisPurgeFailoverTest : public RedisFixture {
   }
   // The first piece has no name and is not the last; where it goes on, the server is broken.
   Answer say(const Words& command) {
+    if (command[0] == "INFO") return {FakeRedis::bulk("# Server\r\nrun_id:1\r\n")};
     if (command[0] == "ROLE") return {"*1\r\n$6\r\nmaster\r\n"};
     if (command[0] == "CLUSTER" && command[1] == "NODES") return {FakeRedis::bulk(kOwnLine)};
     if (command[0] == "CLUSTER") return {cluster_map()};
