@@ -211,7 +211,8 @@ TEST_F(RedisClusterTest, APurgeIsNotDoneWhileANodeHasNoName) {
   EXPECT_NE(cli(2, {"DBSIZE"}), "0\n");
 }
 
-class RedisSentinelTest : public RedisServersTest {
+// A primary, and its replica.
+class RedisReplicaTest : public RedisServersTest {
  protected:
   void SetUp() override {
     auto ports = free_ports(3);
@@ -225,7 +226,42 @@ class RedisSentinelTest : public RedisServersTest {
     const std::string attached = "Synchronization with replica 127.0.0.1:" + port(1) + " succeeded";
     const Status status = servers_[0]->process().wait_for(attached, kLongUs);
     ASSERT_TRUE(status.ok()) << to_string(status.error());
-    start_sentinel();
+  }
+  // Until the replica has so many values.
+  void wait_for_replica(const std::string& values) {
+    int tries = 5000;
+    while (cli(1, {"DBSIZE"}) != values + "\n") ASSERT_GT(--tries, 0);
+  }
+};
+
+// What was removed, its replica has not removed yet, and would have again if it took its place.
+TEST_F(RedisReplicaTest, APurgeIsNotDoneBeforeTheReplicaHasIt) {
+  const auto store = open_store(options_for("redis://" + authority(0)));
+  write_owned(*store, 1, 50);
+  wait_for_replica("50");
+  servers_[1]->process().freeze();
+  const PurgeOutcome outcome = store->purge({}, deadline_us());
+  EXPECT_FALSE(outcome.status.ok());
+  EXPECT_EQ(outcome.pages, 50);
+  EXPECT_EQ(cli(0, {"DBSIZE"}), "0\n");
+  servers_[1]->process().thaw();
+  EXPECT_TRUE(store->purge({}, deadline_us()).status.ok());
+  EXPECT_EQ(cli(1, {"DBSIZE"}), "0\n");
+}
+
+TEST_F(RedisReplicaTest, ACallerInAHurryDoesNotWaitForIt) {
+  const auto store = open_store(options_for("redis://" + authority(0)));
+  servers_[1]->process().freeze();
+  ASSERT_EQ(write(*store, 0, 1), "d");
+  EXPECT_FALSE(store->purge({}, deadline_us(100'000)).status.ok());
+  EXPECT_EQ(metric(*store, "missed_deadlines_total"), 0) << "the connection stays";
+}
+
+class RedisSentinelTest : public RedisReplicaTest {
+ protected:
+  void SetUp() override {
+    RedisReplicaTest::SetUp();
+    if (!HasFatalFailure()) start_sentinel();
   }
   void start_sentinel() {
     const std::string config = directory_.file("sentinel.conf");
@@ -258,8 +294,8 @@ TEST_F(RedisSentinelTest, AFailoverInTheMiddleKeepsWhatWasReplicated) {
   const auto store = open();
   ASSERT_EQ(write(*store, 0, 50), std::string(50, 'd'));
   ASSERT_EQ(read(*store, 0, 50), std::string(50, 'd'));
+  wait_for_replica("50");
   int tries = 5000;
-  while (cli(1, {"DBSIZE"}) != "50\n") ASSERT_GT(--tries, 0);
   // The sentinel must have heard from the replica before it chooses it.
   while (cli(2, {"SENTINEL", "FAILOVER", "pages"}).find("OK") == std::string::npos) {
     ASSERT_GT(--tries, 0);
@@ -294,10 +330,36 @@ TEST_F(RedisSentinelTest, WritesThatMeetAReplicaGoToThePrimary) {
   EXPECT_EQ(cli(1, {"EXISTS", value_name(1), value_name(2)}), "2\n");
 }
 
+TEST_F(RedisSentinelTest, ARemovalLastsWhenTheReplicaHasIt) {
+  const auto store = open();
+  ASSERT_EQ(write(*store, 0, 2), "dd");
+  wait_for_replica("2");
+  servers_[1]->process().freeze();
+  remove(*store, 1, redis_test_frame(1, frame_bytes_));
+  EXPECT_EQ(read(*store, 0, 2), "dm");
+  EXPECT_FALSE(store->make_removals_last(deadline_us()).ok());
+  servers_[1]->process().thaw();
+  EXPECT_TRUE(store->make_removals_last(deadline_us()).ok());
+  EXPECT_EQ(cli(1, {"EXISTS", value_name(0), value_name(1)}), "1\n");
+}
+
+// What the one did not have says nothing of the other.
+TEST_F(RedisSentinelTest, ARemovalDoesNotLastOnAPrimaryThatWasNotAsked) {
+  const auto store = open();
+  EXPECT_EQ(read(*store, 0, 1), "m");
+  ASSERT_EQ(cli(1, {"REPLICAOF", "NO", "ONE"}), "OK\n");
+  cli(2, {"SENTINEL", "REMOVE", "pages"});
+  cli(2, {"SENTINEL", "MONITOR", "pages", "127.0.0.1", port(1), "1"});
+  EXPECT_FALSE(store->make_removals_last(deadline_us()).ok());
+  EXPECT_EQ(read(*store, 0, 1), "m");
+  EXPECT_TRUE(store->make_removals_last(deadline_us()).ok());
+}
+
 TEST_F(RedisSentinelTest, AnUnknownNameIsAMiss) {
   const auto store = open_store(options_for("redis-sentinel://" + authority(2) + "/other"));
   EXPECT_EQ(read(*store, 0, 2), "ff");
   EXPECT_EQ(write(*store, 0, 2), "ff");
+  EXPECT_FALSE(store->make_removals_last(deadline_us()).ok());
 }
 
 }  // namespace

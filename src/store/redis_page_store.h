@@ -10,9 +10,10 @@
 //   - what has a wrong length or tag, or is no string, is a miss, and `read` removes it likewise
 //     before it returns: its caller never sees the bytes that it would have to name.
 //
-// It says GET, SET, TOUCH, EVAL and PING; to purge INFO, SCAN, GETRANGE and UNLINK, and in a
-// cluster CLUSTER NODES; where they are needed AUTH, SELECT, ROLE, ASKING and CLUSTER SLOTS; to
-// sentinels SENTINEL and PING. An ACL must allow these, for `stemma:*`.
+// It says GET, SET, TOUCH, EVAL and PING; to remove and to purge INFO, and WAIT where a server has
+// replicas; to purge SCAN, GETRANGE and UNLINK, and in a cluster CLUSTER NODES; where they are
+// needed AUTH, SELECT, ROLE, ASKING and CLUSTER SLOTS; to sentinels SENTINEL and PING. An ACL must
+// allow these, for `stemma:*`.
 //
 // A server that is down, slow or mad is a miss (I9): one deadline covers a call, and a breaker a
 // server keeps later calls from waiting. The servers are not asked anything before the first call.
@@ -20,6 +21,15 @@
 // A purge asks every server that has values for all names of ours, and of each value for as much of
 // its header as says whose it is: a seal does not hide that. Values of engines with other secrets,
 // or none, have other names and stay; those of engines that share the secret go with ours.
+//
+// A purge is confirmed when all primaries are known and none was started anew or gave up slots
+// meanwhile; a purge, and a removal, when the replicas that are connected have it too: whichever of
+// those takes a primary's place does not bring a page back. Beyond that it lasts as long as servers
+// keep it: a replica that was not connected then, or a server that is started from what its disk
+// had before (an older snapshot, an append-only file that was not synced), has the pages again.
+// Where that must not be, servers have no snapshots, or `appendonly yes` with `appendfsync always`,
+// and `min-replicas-to-write` as many as may be promoted. Of a server that leaves run_id out of its
+// answer to INFO it is not seen that it was started anew.
 //
 // Thread:     two lanes with connections of their own. read, lookup and remove belong to one of
 //             them and are never called at once; write and purge belong to the other, likewise. The
@@ -93,6 +103,8 @@ class RedisPageStore final : public PageStore {
   // Asks for all at once.
   std::int64_t renew(std::span<const PageKey> keys, std::int64_t deadline_us) override;
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
+  // Waits until the replicas of every server have what it has.
+  Status make_removals_last(std::int64_t deadline_us) override;
 
   // Goes on where the call before it ended, if that was of the same namespaces. What another engine
   // stores meanwhile may stay.
@@ -173,6 +185,9 @@ class RedisPageStore final : public PageStore {
   bool begin_purge(std::span<const NamespaceFamily> namespaces, std::int64_t deadline_us);
   bool nothing_moved(std::int64_t deadline_us);
   bool all_live_on(std::int64_t deadline_us);
+  bool replicas_follow(Lane& lane, std::span<const RedisEndpoint> servers,
+                       std::int64_t deadline_us);
+  Status confirm_purge(std::int64_t deadline_us);
   std::vector<std::string> ask_slots(std::span<const RedisEndpoint> servers,
                                      std::int64_t deadline_us);
   Error purge_error(std::int64_t deadline_us) const;

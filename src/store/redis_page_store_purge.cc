@@ -67,9 +67,8 @@ PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
     outcome.advanced |= outcome.status.ok();
   }
   if (outcome.status.ok()) {
-    if (!nothing_moved(deadline_us)) outcome.status = purge_error(deadline_us);
-    outcome.advanced = false;  // there is nothing to go on from
-    purge_or_none_.reset();
+    outcome.status = confirm_purge(deadline_us);
+    outcome.advanced &= purge_or_none_.has_value();  // else there is nothing to go on from
   }
   count(pages_.purged, outcome.pages);
   if (!outcome.status.ok()) count(pages_.purge_failed);
@@ -96,6 +95,37 @@ bool RedisPageStore::begin_purge(std::span<const NamespaceFamily> namespaces,
   purge_or_none_->servers = std::move(servers);
   purge_or_none_->map_changes = map_changes;
   return true;
+}
+
+// When all servers have been scanned. They are not again where replicas lag.
+Status RedisPageStore::confirm_purge(std::int64_t deadline_us) {
+  if (!replicas_follow(writer_, purge_or_none_->servers, deadline_us)) {
+    return purge_error(deadline_us);
+  }
+  // Last: a replica that took a primary's place before it had all of it would be on the map.
+  const bool is_done = nothing_moved(deadline_us);
+  purge_or_none_.reset();
+  return is_done ? Status() : Status(purge_error(deadline_us));
+}
+
+bool RedisPageStore::replicas_follow(Lane& lane, std::span<const RedisEndpoint> servers,
+                                     std::int64_t deadline_us) {
+  return std::ranges::all_of(servers, [&](const RedisEndpoint& server) {
+    return wait_for_replicas(lane.servers, server, clock_, deadline_us);
+  });
+}
+
+// Which servers had the pages is not known by now: all are asked.
+Status RedisPageStore::make_removals_last(std::int64_t deadline_us) {
+  const LaneUse use(reader_);
+  deadline_us = limited(deadline_us);
+  // What is not found was not found by those that were known then.
+  const std::int64_t map_changes = reader_.servers.map_changes();
+  const auto servers = reader_.servers.ask_primaries(deadline_us);
+  const bool all = !servers.empty() && replicas_follow(reader_, servers, deadline_us) &&
+                   !reader_.servers.ask_primaries(deadline_us).empty();
+  if (all && map_changes == reader_.servers.map_changes()) return {};
+  return purge_error(deadline_us);
 }
 
 // Whether each server has had the same names from the begin of this purge to now.

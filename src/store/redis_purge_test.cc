@@ -195,6 +195,30 @@ TEST_F(RedisFixture, AServerThatRefusesToSayInWhichLifeItIsKeepsAPurgeOpen) {
   EXPECT_FALSE(store->purge({}, deadline_us()).status.ok());
 }
 
+// Each node of a cluster is asked for its replicas, and wakes them for us.
+TEST_F(RedisFixture, APurgeOfAClusterWaitsForTheReplicasOfItsNodes) {
+  int waits = 0;
+  std::uint16_t port = 0;
+  FakeRedis node(FakeRedis::with_pong([&](const FakeRedis::Words& command) -> FakeRedis::Answer {
+    if (command[0] == "CLUSTER" && command[1] == "SLOTS") {
+      return {"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:" + std::to_string(port) + "\r\n"};
+    }
+    if (command[0] == "CLUSTER") return {FakeRedis::bulk("07c3 :1@2 myself - 0 0 4 connected 0")};
+    if (command[0] == "WAIT") return {":" + std::to_string(waits++ / 3) + "\r\n"};
+    if (command[0] == "SCAN") return {"*2\r\n$1\r\n0\r\n*0\r\n"};
+    const std::string offset = waits < 3 ? "41" : "42";
+    return {
+        FakeRedis::bulk("# Replication\r\nconnected_slaves:1\r\nslave0:ip=10.0.0.7,port=6379,"
+                        "state=online,offset=" +
+                        offset + ",lag=0\r\nmaster_repl_offset:42\r\n")};
+  }));
+  port = node.port();
+  const auto store = open_store(options_for("redis-cluster://" + node.authority()));
+  const PurgeOutcome outcome = store->purge({}, deadline_us());
+  EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+  EXPECT_EQ(waits, 3);
+}
+
 // Two primaries, one after the other, behind a server that says which of them it is now.
 class RedisPurgeFailoverTest : public RedisFixture {
  protected:
