@@ -240,12 +240,18 @@ TEST_F(RedisReplicaTest, APurgeIsNotDoneBeforeTheReplicaHasIt) {
   write_owned(*store, 1, 50);
   wait_for_replica("50");
   servers_[1]->process().freeze();
-  const PurgeOutcome outcome = store->purge({}, deadline_us());
+  PurgeOutcome outcome = store->purge({}, deadline_us());
   EXPECT_FALSE(outcome.status.ok());
   EXPECT_EQ(outcome.pages, 50);
   EXPECT_EQ(cli(0, {"DBSIZE"}), "0\n");
+  outcome = store->purge({}, deadline_us());
+  EXPECT_FALSE(outcome.status.ok());
+  EXPECT_FALSE(outcome.got_on()) << "it need not be asked again at once";
+  write_owned(*open_store(options_for("redis://" + authority(0))), 2, 1);
   servers_[1]->process().thaw();
-  EXPECT_TRUE(store->purge({}, deadline_us()).status.ok());
+  outcome = store->purge({}, deadline_us());
+  EXPECT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+  EXPECT_EQ(outcome.pages, 1) << "another engine's, stored while it waited";
   EXPECT_EQ(cli(1, {"DBSIZE"}), "0\n");
 }
 

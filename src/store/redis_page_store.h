@@ -187,7 +187,7 @@ class RedisPageStore final : public PageStore {
   bool all_live_on(std::int64_t deadline_us);
   bool replicas_follow(Lane& lane, std::span<const RedisEndpoint> servers,
                        std::int64_t deadline_us);
-  Status confirm_purge(std::int64_t deadline_us);
+  Status confirm_purge(std::int64_t deadline_us, bool scanned_now);
   std::vector<std::string> ask_slots(std::span<const RedisEndpoint> servers,
                                      std::int64_t deadline_us);
   Error purge_error(std::int64_t deadline_us) const;

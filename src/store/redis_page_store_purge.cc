@@ -67,7 +67,7 @@ PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
     outcome.advanced |= outcome.status.ok();
   }
   if (outcome.status.ok()) {
-    outcome.status = confirm_purge(deadline_us);
+    outcome.status = confirm_purge(deadline_us, outcome.advanced);
     outcome.advanced &= purge_or_none_.has_value();  // else there is nothing to go on from
   }
   count(pages_.purged, outcome.pages);
@@ -97,13 +97,13 @@ bool RedisPageStore::begin_purge(std::span<const NamespaceFamily> namespaces,
   return true;
 }
 
-// When all servers have been scanned. They are not again where replicas lag.
-Status RedisPageStore::confirm_purge(std::int64_t deadline_us) {
-  if (!replicas_follow(writer_, purge_or_none_->servers, deadline_us)) {
-    return purge_error(deadline_us);
-  }
+// When all servers have been scanned. Where replicas lag, a call that had time for no more than
+// that leaves the scans to the next one; they are not kept for longer, while others store.
+Status RedisPageStore::confirm_purge(std::int64_t deadline_us, bool scanned_now) {
+  const bool follow = replicas_follow(writer_, purge_or_none_->servers, deadline_us);
+  if (!follow && scanned_now) return purge_error(deadline_us);
   // Last: a replica that took a primary's place before it had all of it would be on the map.
-  const bool is_done = nothing_moved(deadline_us);
+  const bool is_done = follow && nothing_moved(deadline_us);
   purge_or_none_.reset();
   return is_done ? Status() : Status(purge_error(deadline_us));
 }
