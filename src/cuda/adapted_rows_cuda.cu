@@ -8,7 +8,8 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// What a team computes: a matrix of a row's head. The adapter's A and B are the head's.
+// What a team computes: a matrix of a row's head. The adapter's A and B are the head's, or those of
+// the expert that a visit goes to.
 struct Place {
   std::int64_t row;
   std::int64_t head;
@@ -17,15 +18,23 @@ struct Place {
   float* inner;
 };
 
+STEMMA_ON_DEVICE std::int64_t row_of(const std::int32_t* rows, std::int64_t row) {
+  return rows == nullptr ? row : rows[row];
+}
+
 STEMMA_ON_DEVICE Place place_of(const AdaptRows& p) {
   Place place;
   place.row = team_x();
   place.head = team_y() / p.matrices_count;
   place.matrix = p.matrices[team_y() % p.matrices_count];
   place.inner = p.inner + (place.row * p.heads * p.matrices_count + team_y()) * p.rank_max;
-  const std::int32_t adapter = p.adapters[place.row];
+  const std::int32_t adapter = p.adapters[row_of(p.visits.rows, place.row)];
   if (adapter < 0) return place;
-  place.change = place.matrix.changes[adapter];
+  const DeviceLowRank* changes = place.matrix.changes;
+  if (p.visits.rows != nullptr) {
+    changes += p.visits.chosen[p.visits.sorted[place.row]] * p.adapters_count;
+  }
+  place.change = changes[adapter];
   place.change.down += place.head * place.change.down_head_stride;
   place.change.up += place.head * place.change.up_head_stride;
   return place;
@@ -50,8 +59,8 @@ STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) inner_kernel(const AdaptRows p) {
   await_turn();
   pass_turn();
   const Place place = place_of(p);
-  const T* const x =
-      static_cast<const T*>(p.x) + place.row * p.x_stride + place.head * p.x_head_stride;
+  const T* const x = static_cast<const T*>(p.x) + row_of(p.x_rows, place.row) * p.x_stride +
+                     place.head * p.x_head_stride;
   for (int r = warp_index(); r < place.change.rank; r += kThreads / kWarpThreads) {
     const float sum = product_of(x, place.change.down + r * p.inputs, p.inputs);
     if (lane_index() == 0) place.inner[r] = sum * place.change.scale;
@@ -68,8 +77,8 @@ STEMMA_KERNEL STEMMA_TEAM(kThreads, 8) outer_kernel(const AdaptRows p) {
   const float* const up = place.change.up + output * place.change.rank;
   float sum = 0;
   for (int r = 0; r < place.change.rank; ++r) sum = fused(up[r], place.inner[r], sum);
-  Y& y = static_cast<Y*>(
-      place.matrix.y)[place.row * p.y_stride + place.head * p.y_head_stride + output];
+  Y& y = static_cast<Y*>(place.matrix.y)[row_of(p.y_rows, place.row) * p.y_stride +
+                                         place.head * p.y_head_stride + output];
   y = narrow<Y>(widen(y) + sum);
 }
 

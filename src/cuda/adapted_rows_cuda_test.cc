@@ -237,5 +237,106 @@ TEST_F(AdaptedRowsTest, HeadsAreProductsOfTheirOwn) {
   }
 }
 
+// Each row goes to two experts of three; visits are sorted by these.
+class AdaptedVisitsTest : public AdaptedRowsTest {
+ protected:
+  static constexpr std::int64_t kIn = 24;
+  static constexpr std::int64_t kOut = 40;
+  static constexpr std::int64_t kVisitsCount = 12;
+
+  AdaptedVisitsTest() {
+    for (std::int32_t expert = 0; expert < 3; ++expert) {
+      for (std::int32_t visit = 0; visit < kVisitsCount; ++visit) {
+        if (chosen_[static_cast<std::size_t>(visit)] == expert) sorted_.push_back(visit);
+      }
+    }
+    for (const std::int32_t visit : sorted_) rows_.push_back(visit / 2);
+  }
+  void TearDown() override {
+    kept_.clear();
+    AdaptedRowsTest::TearDown();
+  }
+
+  // Of each expert and adapter; the second adapter leaves the second expert as it is.
+  std::vector<DeviceLowRank> drawn_changes() {
+    std::vector<DeviceLowRank> changes;
+    for (int i = 0; i < 6; ++i) {
+      const std::int32_t rank = i == 3 ? 0 : 5 + i % 2;
+      kept_.push_back(upload(random_floats(8 * kIn, prng_)));
+      kept_.push_back(upload(random_floats(kOut * 8, prng_)));
+      changes.push_back(
+          {kept_[kept_.size() - 2].as<float>(), kept_.back().as<float>(), rank, 0.5f});
+    }
+    return changes;
+  }
+
+  // One call for each visit, of the expert's changes alone.
+  std::vector<float> one_by_one(AdaptRows call, const std::vector<DeviceLowRank>& changes,
+                                const std::vector<float>& y) {
+    const CudaMemory to = upload(y);
+    for (std::size_t i = 0; i < sorted_.size(); ++i) {
+      const std::int32_t visit = sorted_[i];
+      const std::int64_t x_row = call.x_rows == nullptr ? static_cast<std::int64_t>(i) : rows_[i];
+      const std::int64_t y_row = call.y_rows == nullptr ? static_cast<std::int64_t>(i) : visit;
+      const auto first = changes.begin() + 2 * chosen_[static_cast<std::size_t>(visit)];
+      const CudaMemory own = upload(std::vector(first, first + 2));
+      const CudaMemory adapter =
+          upload(std::vector<std::int32_t>{kAdapters[static_cast<std::size_t>(rows_[i])]});
+      AdaptRows alone = call;
+      alone.adapters = adapter.as<std::int32_t>();
+      alone.x = static_cast<const float*>(call.x) + x_row * kIn;
+      alone.matrices[0] = {own.as<DeviceLowRank>(), to.as<float>() + y_row * kOut, kOut};
+      alone.rows = 1;
+      alone.visits = {};
+      alone.x_rows = alone.y_rows = nullptr;
+      EXPECT_TRUE(adapt_rows(stream(), alone).ok());
+      EXPECT_TRUE(stream().synchronize().ok());
+    }
+    return download<float>(to.bytes(), y.size());
+  }
+
+  const std::vector<std::int32_t> chosen_ = {0, 2, 1, 2, 0, 1, 0, 2, 1, 2, 0, 1};
+  std::vector<std::int32_t> sorted_;
+  std::vector<std::int32_t> rows_;
+  std::vector<CudaMemory> kept_;
+};
+
+// Into experts rows lie as in the batch and products as sorted; out of them as sorted, and as
+// visits.
+TEST_F(AdaptedVisitsTest, EachGetsWhatItsRowsAdapterMakesOfItAtItsExpert) {
+  const std::vector<DeviceLowRank> changes = drawn_changes();
+  const std::vector<float> y = random_floats(kVisitsCount * kOut, prng_);
+  const CudaMemory x = upload(random_floats(kVisitsCount * kIn, prng_));
+  const CudaMemory table = upload(changes);
+  const CudaMemory adapters = upload(kAdapters);
+  const CudaMemory rows = upload(rows_);
+  const CudaMemory sorted = upload(sorted_);
+  const CudaMemory chosen = upload(chosen_);
+  const CudaMemory inner = allocate<float>(kVisitsCount * 6);
+  for (const bool into : {true, false}) {
+    const CudaMemory to = upload(y);
+    const AdaptRows call = {
+        .adapters = adapters.as<std::int32_t>(),
+        .x = x.bytes(),
+        .matrices = {{table.as<DeviceLowRank>(), to.bytes(), kOut}},
+        .matrices_count = 1,
+        .inner = inner.as<float>(),
+        .rows = kVisitsCount,
+        .inputs = kIn,
+        .rank_max = 6,
+        .x_stride = kIn,
+        .y_stride = kOut,
+        .type = WeightType::kF32,
+        .visits = {rows.as<std::int32_t>(), sorted.as<std::int32_t>(), chosen.as<std::int32_t>()},
+        .adapters_count = 2,
+        .x_rows = into ? rows.as<std::int32_t>() : nullptr,
+        .y_rows = into ? nullptr : sorted.as<std::int32_t>()};
+    ASSERT_TRUE(adapt_rows(stream(), call).ok());
+    const auto got = download<float>(to.bytes(), y.size());
+    EXPECT_EQ(got, one_by_one(call, changes, y)) << into;
+    EXPECT_NE(got, y);
+  }
+}
+
 }  // namespace
 }  // namespace stemma

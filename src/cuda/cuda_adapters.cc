@@ -48,7 +48,16 @@ void CudaAdapters::drop(AdapterId place) {
   held_[place.index()] = {};
 }
 
-CudaAdapters::Change CudaAdapters::change_of(const Adapter::Layer& layer, std::size_t place) {
+CudaAdapters::Change CudaAdapters::change_of(const Adapter::Layer& layer, std::size_t place) const {
+  const auto plain = [](const LowRank& change) -> Change {
+    if (change.empty()) return {};
+    return {{&change.down, 1}, {&change.up, 1}, change.scale};
+  };
+  if (place >= kPlaces) {
+    const std::size_t of_experts = place - kPlaces;
+    if (layer.experts.empty()) return {};
+    return plain(layer.experts[of_experts % experts()][of_experts / experts()]);
+  }
   const LatentChange& latent = layer.latent;
   if (place >= kProjections) {
     if (latent.empty()) return {};
@@ -56,9 +65,7 @@ CudaAdapters::Change CudaAdapters::change_of(const Adapter::Layer& layer, std::s
     return keys ? Change{latent.key_down, {&latent.latent_up, 1}, latent.scale}
                 : Change{{&latent.latent_down, 1}, latent.value_up, latent.scale};
   }
-  const LowRank& change = layer.changes[place];
-  if (change.empty()) return {};
-  return {{&change.down, 1}, {&change.up, 1}, change.scale};
+  return plain(layer.changes[place]);
 }
 
 Result<CudaAdapters::Held> CudaAdapters::upload(const Adapter& adapter, CudaUpload& upload) {
@@ -66,12 +73,15 @@ Result<CudaAdapters::Held> CudaAdapters::upload(const Adapter& adapter, CudaUplo
   std::vector<Change> changes;
   std::size_t floats = 0;
   for (const Adapter::Layer& layer : adapter.layers) {
-    for (std::size_t place = 0; place < kPlaces; ++place) {
+    for (std::size_t place = 0; place < places(); ++place) {
       const Change& change = changes.emplace_back(change_of(layer, place));
       if (change.down.empty()) continue;
       floats += padded_floats(change.down) + padded_floats(change.up);
       held.rank_max = std::max(held.rank_max, change.down.front().n());
-      held.products = std::max({held.products, change.down.size(), change.up.size()});
+      // Of its experts at once the gate and the up.
+      const std::size_t visits =
+          place < kPlaces ? 1 : 2 * static_cast<std::size_t>(parts_.row_experts);
+      held.products = std::max({held.products, visits, change.down.size(), change.up.size()});
     }
   }
   STEMMA_ASSIGN_OR_RETURN(held.matrices,
@@ -102,9 +112,8 @@ Result<CudaAdapters::Held> CudaAdapters::upload(const Adapter& adapter, CudaUplo
 
 // Of all that are held. What is there now stays until all of it is on its way.
 Status CudaAdapters::write_table(CudaUpload& upload) {
-  const std::size_t places = layers_.size() * kPlaces;
-  std::vector<DeviceLowRank> changes(places * held_.size());
-  std::vector<bool> is_changed(places);
+  std::vector<bool> is_changed(layers_.size() * places());
+  std::vector<DeviceLowRank> changes(is_changed.size() * held_.size());
   std::size_t products = 0;
   std::int64_t rank_max = 0;
   for (std::size_t adapter = 0; adapter < held_.size(); ++adapter) {
@@ -123,14 +132,30 @@ Status CudaAdapters::write_table(CudaUpload& upload) {
       CudaMemory table,
       parts_.device.allocate(changes.size() * sizeof(DeviceLowRank), parts_.stream));
   STEMMA_RETURN_IF_ERROR(upload.write(table.bytes(), std::as_bytes(std::span(changes))));
-  for (std::size_t place = 0; place < places; ++place) {
-    layers_[place / kPlaces][place % kPlaces] =
-        is_changed[place] ? table.as<const DeviceLowRank>() + place * held_.size() : nullptr;
-  }
+  table_adapters_ = std::ssize(held_);
+  point_into(table.as<const DeviceLowRank>(), is_changed);
   rank_max_ = rank_max;
   changes_ = std::move(table);
   inner_ = std::move(inner);
   return {};
+}
+
+void CudaAdapters::point_into(const DeviceLowRank* table, const std::vector<bool>& is_changed) {
+  const auto adapters = static_cast<std::size_t>(table_adapters_);
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    // The changes of `count` places from `place` of the layer on.
+    const auto changes_of = [&](std::size_t place, std::size_t count) {
+      const std::size_t first = layer * places() + place;
+      const auto begin = is_changed.begin() + static_cast<std::ptrdiff_t>(first);
+      const auto end = begin + static_cast<std::ptrdiff_t>(count);
+      return std::find(begin, end, true) == end ? nullptr : table + first * adapters;
+    };
+    LayerChanges& own = layers_[layer];
+    for (std::size_t place = 0; place < kPlaces; ++place) own[place] = changes_of(place, 1);
+    for (std::size_t i = 0; i < kExpertProjections; ++i) {
+      own[kPlaces + i] = changes_of(kPlaces + i * experts(), experts());
+    }
+  }
 }
 
 Status CudaAdapters::upload_matrix(const PackedWeights& matrix, float* to, CudaUpload& upload) {
@@ -153,10 +178,16 @@ Status CudaAdapters::add(const AdaptedProducts& rows, std::span<const AdaptedPro
                     .x_stride = rows.inputs,
                     .y_stride = rows.y_stride,
                     .type = parts_.type,
-                    .f32_out = rows.f32_out};
+                    .f32_out = rows.f32_out,
+                    .visits = rows.visits,
+                    .adapters_count = table_adapters_,
+                    .x_rows = rows.x_rows,
+                    .y_rows = rows.y_rows};
   const LayerChanges& layer = layers_[static_cast<std::size_t>(rows.of.layer)];
+  const std::size_t first = rows.visits.rows == nullptr ? 0 : kPlaces;
   for (const AdaptedProduct& product : products) {
-    const DeviceLowRank* const changes = layer[static_cast<std::size_t>(product.projection)];
+    const DeviceLowRank* const changes =
+        layer[first + static_cast<std::size_t>(product.projection)];
     if (changes == nullptr) continue;
     call.matrices[call.matrices_count++] = {changes, product.y, product.outputs};
   }

@@ -28,7 +28,9 @@
 namespace stemma {
 
 struct CudaAdaptersParts {
-  std::int64_t layers = 0;  // of the model
+  std::int64_t layers = 0;       // of the model
+  std::int64_t experts = 0;      // of its mixtures; 0: it has none
+  std::int64_t row_experts = 0;  // that a row goes to
   std::int64_t rows_max = 0;
   WeightType type = WeightType::kBf16;  // of the rows that products read
   CudaDevice& device;
@@ -57,6 +59,10 @@ struct AdaptedProducts {
   std::int64_t rows = 0;
   std::int64_t y_stride = 0;  // of their rows, in values
   bool f32_out = true;        // else of the rows' type
+  // Of a mixture's experts: the visits that rows are, and where these lie.
+  AdaptedVisits visits = {};
+  const std::int32_t* x_rows = nullptr;
+  const std::int32_t* y_rows = nullptr;
 };
 
 // A product of each head of latent attention: from its query to the latent row's columns, or from
@@ -88,17 +94,20 @@ class CudaAdapters {
   // Gives its memory back, behind what is queued. REQUIRES: no row has it any more.
   void drop(AdapterId place);
 
-  // Queues what adapters add to `products`, at most three of them. May be recorded.
-  // REQUIRES: rows.rows <= rows_max; each of row_adapters is -1 or one of the adapters.
+  // Queues what adapters add to `products`, at most three of them, or two of visits. May be
+  // recorded. REQUIRES: rows.rows <= rows_max, of visits row_experts times that; each of
+  // row_adapters is -1 or one of the adapters.
   Status add(const AdaptedProducts& rows, std::span<const AdaptedProduct> products);
   // The same of heads. REQUIRES: they are the model's.
   Status add_of_heads(const AdaptedHeads& heads);
 
  private:
-  // What can be changed of a layer: its projections, and keys and values of latent attention.
+  // What can be changed of a layer: its projections, and keys and values of latent attention;
+  // behind them, and so at as many places more, the gates of all experts, their ups and downs.
   static constexpr std::size_t kPlaces = kProjections + 2;
-  // Of one layer: the changes of all adapters, on the device; nullptr where none changes it.
-  using LayerChanges = std::array<const DeviceLowRank*, kPlaces>;
+  // Of one layer: the changes of all adapters, on the device; nullptr where none changes it, of
+  // experts where none changes any.
+  using LayerChanges = std::array<const DeviceLowRank*, kPlaces + kExpertProjections>;
 
   // What an adapter has for one of them: A and B of each head, or one for all; or nothing.
   struct Change {
@@ -109,25 +118,29 @@ class CudaAdapters {
   static constexpr std::size_t place_of(LatentSide side) {
     return kProjections + static_cast<std::size_t>(side);
   }
-  static Change change_of(const Adapter::Layer& layer, std::size_t place);
+  std::size_t experts() const { return static_cast<std::size_t>(parts_.experts); }
+  std::size_t places() const { return kPlaces + kExpertProjections * experts(); }
+  Change change_of(const Adapter::Layer& layer, std::size_t place) const;
 
   // One adapter on the device; of no changes: there is none.
   struct Held {
     CudaMemory matrices;
-    std::vector<DeviceLowRank> changes;  // [layers, kPlaces]; of rank 0: it leaves that as it is
+    std::vector<DeviceLowRank> changes;  // [layers, places]; of rank 0: it leaves that as it is
     std::int64_t rank_max = 0;
-    std::size_t products = kAdaptedMatricesMax;  // of one input
+    std::size_t products = kAdaptedMatricesMax;  // of one row at once
   };
   Result<Held> upload(const Adapter& adapter, CudaUpload& upload);
   static Status upload_matrix(const PackedWeights& matrix, float* to, CudaUpload& upload);
   Status write_table(CudaUpload& upload);
+  void point_into(const DeviceLowRank* table, const std::vector<bool>& is_changed);
 
   CudaAdaptersParts parts_;
   std::vector<Held> held_;  // by AdapterId
   std::int64_t rank_max_ = 0;
   std::vector<LayerChanges> layers_;
-  CudaMemory changes_;  // DeviceLowRank  [layers, kPlaces, held]
-  CudaMemory inner_;    // f32            [rows_max, products of one input, rank_max]
+  CudaMemory changes_;  // DeviceLowRank  [layers, places, table_adapters]
+  std::int64_t table_adapters_ = 0;
+  CudaMemory inner_;  // f32            [rows_max, products of one row, rank_max]
 };
 
 }  // namespace stemma

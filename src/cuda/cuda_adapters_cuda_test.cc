@@ -16,7 +16,8 @@ class CudaAdaptersTest : public CudaRunnerFixture {
   // The model, and two adapters of it: of all that can be changed, and of two matrices a layer.
   void write_all(std::string_view name, WeightType type) {
     write_model(name, type);
-    write_adapter(all_, {.config = config(), .rank = 4, .alpha = 2, .seed = 11});
+    write_adapter(all_,
+                  {.config = config(), .targets = all_targets_, .rank = 4, .alpha = 2, .seed = 11});
     write_adapter(some_, {.config = config(),
                           .targets = targets_,
                           .rank = 6,
@@ -88,6 +89,7 @@ class CudaAdaptersTest : public CudaRunnerFixture {
 
   TempDirectory all_;
   TempDirectory some_;
+  std::vector<std::string> all_targets_ = {};                   // of all_; empty: all
   std::vector<std::string> targets_ = {"v_proj", "down_proj"};  // of some_
 };
 
@@ -191,6 +193,7 @@ TEST_F(CudaAdaptersTest, LatentAttentionIsChangedAsOnTheCpu) {
   expect_logits_of_cpu("deepseek_v2_lite", WeightType::kF32, DType::kF32);
   targets_ = {"kv_b_proj", "kv_a_proj_with_mqa", "q_b_proj"};
   expect_logits_of_cpu("deepseek_v3", WeightType::kF32, DType::kF32);
+  all_targets_ = {"q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"};
   expect_logits_of_cpu("deepseek_v3", WeightType::kBf16, DType::kBF16);
 }
 
@@ -198,6 +201,55 @@ TEST_F(CudaAdaptersTest, LatentBitsDoNotDependOnWhoSharesTheBatch) {
   targets_ = {"kv_b_proj", "q_a_proj"};
   write_all("deepseek_v3", WeightType::kBf16);
   expect_bits_alone();
+}
+
+// Experts, those that every token passes, and routers.
+TEST_F(CudaAdaptersTest, MixturesAreChangedAsOnTheCpu) {
+  targets_ = {"gate", "down_proj"};
+  expect_logits_of_cpu("qwen3_moe", WeightType::kF32, DType::kF32);
+  targets_ = {"gate_proj", "up_proj"};
+  expect_logits_of_cpu("deepseek_v2", WeightType::kF32, DType::kF32);
+}
+
+// Where rounding moves two scores past each other a row goes to another expert than on the CPU, and
+// those behind it see that: fewer than one row in four.
+TEST_F(CudaAdaptersTest, Of16BitsMixturesAreChangedAsOnTheCpuButWhereScoresAreNear) {
+  for (const std::string_view name : {"qwen3_moe", "deepseek_v3"}) {
+    targets_ = {"up_proj", "down_proj"};
+    write_all(name, WeightType::kBf16);
+    const auto tokens = prompt(kTokens, 3);
+    for (const AdapterId adapter : {AdapterId(0), AdapterId(1)}) {
+      SCOPED_TRACE(std::string(name) + " " + std::to_string(adapter.value()));
+      const auto expected = logits_of_cpu(DType::kBF16, tokens, {.adapters = sources()}, adapter);
+      const auto got = adapted_alone({}, tokens, adapter, kTokens);
+      const auto distances = distances_of_rows(expected, got, kTokens);
+      EXPECT_LT(distances[kTokens * 3 / 4], distance_allowed(WeightType::kBf16));
+    }
+  }
+}
+
+TEST_F(CudaAdaptersTest, BitsOfMixturesDoNotDependOnWhoSharesTheBatch) {
+  targets_ = {"gate", "up_proj", "down_proj"};
+  write_all("qwen3_moe", WeightType::kBf16);
+  expect_bits_alone();
+}
+
+// The first that changes experts comes when others are there, and steps of these were recorded.
+TEST_F(CudaAdaptersTest, OneOfExpertsComesBesideOthers) {
+  targets_ = {"q_proj", "v_proj"};
+  write_all("qwen3_moe", WeightType::kBf16);
+  const CudaBench later = bench({.adapters = {{"some", some_.path()}}});
+  const auto expect_logits_of = [&](AdapterId here, AdapterId begun, std::uint64_t seed) {
+    const std::size_t request = later.trial->add(prompt(20, seed), here);
+    ASSERT_TRUE(later.trial->finish(request, 1).ok());
+    expect_same_bits(adapted_alone({}, prompt(20, seed), begun, 20), later.trial->logits(request));
+  };
+  expect_logits_of(AdapterId(0), AdapterId(1), 5);
+  auto adapter = later.runner->read_adapter({"all", all_.path()}, threads());
+  ASSERT_TRUE(adapter.ok());
+  ASSERT_TRUE(later.runner->place_adapter(std::move(adapter).value()).ok());
+  expect_logits_of(AdapterId(1), AdapterId(0), 6);
+  expect_logits_of(AdapterId(0), AdapterId(1), 7);
 }
 
 }  // namespace

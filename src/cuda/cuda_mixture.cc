@@ -29,6 +29,7 @@ CudaMixture::CudaMixture(Key, const CudaMixtureParts& parts)
       device_(parts.device),
       stream_(parts.stream),
       peers_(parts.peers),
+      adapters_(parts.adapters),
       own_width_(peers_ == nullptr ? config_.width : peers_->own_columns(config_.width)),
       own_hidden_(peers_ == nullptr ? hidden_ : peers_->own_columns(hidden_)) {
   STEMMA_CHECK(config_.experts > 0, "the model has mixtures");
@@ -88,6 +89,7 @@ Status CudaMixture::choose(const CudaMixtureWeights& weights, const MixtureRows&
                                               .f32_out = true,
                                               .f32_w = weights.router.is_f32()},
                                              kScoreSliceColumns));
+  STEMMA_RETURN_IF_ERROR(adapt_scores(rows));
   STEMMA_RETURN_IF_ERROR(choose_experts(stream_, {.scores = scores_.as<float>(),
                                                   .correction = weights.correction,
                                                   .chosen = chosen_.as<std::int32_t>(),
@@ -127,6 +129,7 @@ Status CudaMixture::compute(const CudaMixtureWeights& weights, const MixtureRows
                            .f32_w = weights.gate_up.is_f32(),
                            .codes = weights.gate_up.codes};
   STEMMA_RETURN_IF_ERROR(multiply_experts(stream_, product));
+  STEMMA_RETURN_IF_ERROR(adapt_gates(rows, tiles));
   STEMMA_RETURN_IF_ERROR(gate(tiles));
   product.x = gated_.bytes();
   product.w = weights.down.values;
@@ -138,7 +141,57 @@ Status CudaMixture::compute(const CudaMixtureWeights& weights, const MixtureRows
   product.f32_out = true;
   product.f32_w = weights.down.is_f32();
   product.codes = weights.down.codes;
-  return multiply_experts(stream_, product);
+  STEMMA_RETURN_IF_ERROR(multiply_experts(stream_, product));
+  return adapt_words(rows, tiles);
+}
+
+// Of the scores' slices the first one has all that adapters add.
+Status CudaMixture::adapt_scores(const MixtureRows& rows) {
+  if (adapters_ == nullptr) return {};
+  const AdaptedProduct product = {Projection::kRouter, scores_.bytes(), config_.experts};
+  return adapters_->add({.of = rows.adapted,
+                         .x = rows.in,
+                         .inputs = hidden_,
+                         .rows = rows.rows,
+                         .y_stride = config_.experts},
+                        {&product, 1});
+}
+
+// Rounded once more, as those of an MLP are.
+Status CudaMixture::adapt_gates(const MixtureRows& rows, const Tiles& tiles) {
+  if (adapters_ == nullptr) return {};
+  const std::size_t up = static_cast<std::size_t>(own_width_) * weight_type_bytes(type_);
+  const AdaptedProduct products[] = {{Projection::kGate, gate_up_.bytes(), own_width_},
+                                     {Projection::kUp, gate_up_.bytes() + up, own_width_}};
+  return adapters_->add({.of = rows.adapted,
+                         .x = rows.in,
+                         .inputs = hidden_,
+                         .rows = tiles.visits,
+                         .y_stride = 2 * own_width_,
+                         .f32_out = false,
+                         .visits = visits(),
+                         .x_rows = sorted_rows_.as<std::int32_t>()},
+                        products);
+}
+
+// Of what experts say those outputs that are this rank's.
+Status CudaMixture::adapt_words(const MixtureRows& rows, const Tiles& tiles) {
+  if (adapters_ == nullptr) return {};
+  const AdaptedProduct product = {Projection::kDown, said_.bytes(), own_hidden_};
+  return adapters_->add({.of = rows.adapted,
+                         .x = gated_.bytes(),
+                         .inputs = config_.width,
+                         .rows = tiles.visits,
+                         .y_stride = own_hidden_,
+                         .visits = visits(),
+                         .y_rows = sorted_.as<std::int32_t>()},
+                        {&product, 1});
+}
+
+AdaptedVisits CudaMixture::visits() const {
+  return {.rows = sorted_rows_.as<std::int32_t>(),
+          .sorted = sorted_.as<std::int32_t>(),
+          .chosen = chosen_.as<std::int32_t>()};
 }
 
 // What is between the two products, of all ranks.

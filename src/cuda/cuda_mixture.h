@@ -17,7 +17,8 @@
 // Memory:     on the device, at creation, for the largest batch: of each visit (row × expert of
 //             that row) the gates, what is between, and hidden f32 of what the expert says.
 // Cost:       of few rows the time to read the matrices of the experts that any of them goes to,
-//             and seven launches; of many the products: row_experts × 6 × hidden × width a row.
+//             and seven launches, two more of each product that an adapter changes; of many the
+//             products: row_experts × 6 × hidden × width a row.
 // Not here:   the shared experts' product and the norm before (cuda_transformer), kernels
 //             (expert_choice_cuda, experts_cuda, rows_cuda).
 #pragma once
@@ -26,6 +27,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "cuda/cuda_adapters.h"
 #include "cuda/cuda_rank_rows.h"
 #include "cuda/cuda_weights.h"
 #include "cuda/expert_choice_cuda.h"
@@ -45,6 +47,7 @@ struct CudaMixtureParts {
   CudaDevice& device;
   CudaStream& stream;
   CudaRankRows* peers = nullptr;  // of the ranks that compute it together; nullptr: this one alone
+  CudaAdapters* adapters = nullptr;  // that rows may have, of the shard; nullptr: none
 };
 
 struct MixtureRows {
@@ -52,6 +55,7 @@ struct MixtureRows {
   float* out = nullptr;           //                               [rows, hidden]
   std::int64_t rows = 0;
   bool from_zero = false;  // else what experts say is added to what is in `out`
+  AdaptedLayer adapted = {};
 };
 
 class CudaMixture {
@@ -81,6 +85,10 @@ class CudaMixture {
   Status choose(const CudaMixtureWeights& weights, const MixtureRows& rows, const Tiles& tiles);
   Status compute(const CudaMixtureWeights& weights, const MixtureRows& rows, const Tiles& tiles);
   Status gate(const Tiles& tiles);
+  Status adapt_scores(const MixtureRows& rows);
+  Status adapt_gates(const MixtureRows& rows, const Tiles& tiles);
+  Status adapt_words(const MixtureRows& rows, const Tiles& tiles);
+  AdaptedVisits visits() const;
   Status sum(const MixtureRows& rows);
 
   const MixtureConfig& config_;
@@ -90,6 +98,7 @@ class CudaMixture {
   CudaDevice& device_;
   CudaStream& stream_;
   CudaRankRows* peers_;
+  CudaAdapters* adapters_;
   std::int64_t own_width_;   // outputs of gate and of up that are this rank's
   std::int64_t own_hidden_;  // and of down
 

@@ -1,6 +1,5 @@
 // CudaRunner of mixtures: logits near those of the CPU, and bits that depend on nothing but a row's
 // own text where products are deterministic (I13).
-#include <algorithm>
 #include <cmath>
 
 #include "cuda/cuda_runner.h"
@@ -20,19 +19,7 @@ class CudaMixtureRunnerTest : public CudaRunnerFixture {
     CudaVariant own = variant;
     own.dtype = dtype;
     const auto got = logits_alone(own, tokens, kTokens);
-    const auto expected = logits_of_cpu(dtype, tokens);
-    std::vector<double> distances;
-    for (std::int64_t row = 0; row < kTokens; ++row) {
-      distances.push_back(relative_distance(row_of(expected, row), row_of(got, row)));
-    }
-    std::sort(distances.begin(), distances.end());
-    return distances;
-  }
-
- private:
-  std::vector<float> row_of(const std::vector<float>& logits, std::int64_t row) const {
-    const auto begin = logits.begin() + row * config().vocab_tokens;
-    return {begin, begin + config().vocab_tokens};
+    return distances_of_rows(logits_of_cpu(dtype, tokens), got, kTokens);
   }
 };
 

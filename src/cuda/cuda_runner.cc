@@ -110,12 +110,15 @@ Status CudaRunner::prepare(const ModelRunnerOptions& options, ThreadPool& thread
     STEMMA_ASSIGN_OR_RETURN(gemm_, make_library_gemm(device_, stream_));
   }
   if (options.ranks != nullptr) STEMMA_RETURN_IF_ERROR(prepare_ranks(*options.ranks));
-  adapters_ = std::make_unique<CudaAdapters>(CudaAdaptersParts{.layers = config_.layers,
-                                                               .rows_max = limits_.rows_max,
-                                                               .type = weights_.type,
-                                                               .device = device_,
-                                                               .stream = stream_,
-                                                               .threads = threads});
+  adapters_ = std::make_unique<CudaAdapters>(
+      CudaAdaptersParts{.layers = config_.layers,
+                        .experts = config_.mixture.experts,
+                        .row_experts = config_.mixture.experts_per_token,
+                        .rows_max = limits_.rows_max,
+                        .type = weights_.type,
+                        .device = device_,
+                        .stream = stream_,
+                        .threads = threads});
   STEMMA_ASSIGN_OR_RETURN(
       transformer_, CudaTransformer::create(
                         {.config = own_config_,

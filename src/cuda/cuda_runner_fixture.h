@@ -52,6 +52,21 @@ inline double relative_distance(const std::vector<float>& expected, const std::v
   return std::sqrt(differences / squares);
 }
 
+// The same of each row of logits of a text, ascending.
+inline std::vector<double> distances_of_rows(const std::vector<float>& expected,
+                                             const std::vector<float>& got, std::int64_t rows) {
+  const auto columns = std::ssize(expected) / rows;
+  const auto row_of = [&](const std::vector<float>& logits, std::int64_t row) {
+    return std::vector<float>(logits.begin() + row * columns, logits.begin() + (row + 1) * columns);
+  };
+  std::vector<double> distances;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    distances.push_back(relative_distance(row_of(expected, row), row_of(got, row)));
+  }
+  std::sort(distances.begin(), distances.end());
+  return distances;
+}
+
 // A tiny model of that name, of which every layer is dense.
 inline ModelConfig dense_config(std::string_view name) {
   ModelConfig config = tiny_model_config(name);

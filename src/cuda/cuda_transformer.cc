@@ -55,7 +55,8 @@ Result<std::unique_ptr<CudaTransformer>> CudaTransformer::create(
                                                  .type = parts.weights.type,
                                                  .device = parts.device,
                                                  .stream = parts.stream,
-                                                 .peers = parts.peers}));
+                                                 .peers = parts.peers,
+                                                 .adapters = &parts.adapters}));
   }
   return transformer;
 }
@@ -291,29 +292,29 @@ Status CudaTransformer::mlp(const CudaStep& step, const CudaLayerWeights& layer,
                             const AdaptedLayer& adapted) {
   const CudaMixtureWeights& mixture = layer.mixture;
   if (mixture.router.empty()) {
-    return gated_mlp({layer.gate_up, layer.gate_up_bias, layer.down, config_.intermediate},
-                     &adapted, step.rows);
+    return gated_mlp({layer.gate_up, layer.gate_up_bias, layer.down, config_.intermediate}, adapted,
+                     step.rows);
   }
   const bool shared = !mixture.shared_gate_up.empty();
   if (shared) {
     STEMMA_RETURN_IF_ERROR(gated_mlp(
         {mixture.shared_gate_up, nullptr, mixture.shared_down, config_.mixture.shared_width},
-        nullptr, step.rows));
+        adapted, step.rows));
   }
-  return mixture_->add(
-      mixture,
-      {.in = normed_.bytes(), .out = branch_.as<float>(), .rows = step.rows, .from_zero = !shared});
+  return mixture_->add(mixture, {.in = normed_.bytes(),
+                                 .out = branch_.as<float>(),
+                                 .rows = step.rows,
+                                 .from_zero = !shared,
+                                 .adapted = adapted});
 }
 
 // What an MLP says to the rows that were normalised last.
-Status CudaTransformer::gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null,
+Status CudaTransformer::gated_mlp(const GatedMlp& mlp, const AdaptedLayer& adapted,
                                   std::int64_t rows) {
   const std::int64_t own = own_columns(mlp.width);
   STEMMA_RETURN_IF_ERROR(multiply(
       {normed_.bytes(), mlp.gate_up, gate_up_.bytes(), 2 * own, config_.hidden, false}, rows));
-  if (adapted_or_null != nullptr) {
-    STEMMA_RETURN_IF_ERROR(adapt_gates(*adapted_or_null, own, rows));
-  }
+  STEMMA_RETURN_IF_ERROR(adapt_gates(adapted, own, rows));
   STEMMA_RETURN_IF_ERROR(gate_rows(stream_, {.gate_up = gate_up_.bytes(),
                                              .bias = mlp.gate_up_bias,
                                              .out = part_of(gated_),
@@ -327,7 +328,7 @@ Status CudaTransformer::gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapt
                        .whole = branch_,
                        .outputs = config_.hidden,
                        .inputs = mlp.width,
-                       .adapted_or_null = adapted_or_null,
+                       .adapted_or_null = &adapted,
                        .projection = Projection::kDown},
                       rows);
 }

@@ -158,7 +158,7 @@ class CudaTransformer {
                         const CudaLayerWeights& layer, const Place& place);
   Status store_by_pool(const CudaStep& step, const Place& place);
   Status mlp(const CudaStep& step, const CudaLayerWeights& layer, const AdaptedLayer& adapted);
-  Status gated_mlp(const GatedMlp& mlp, const AdaptedLayer* adapted_or_null, std::int64_t rows);
+  Status gated_mlp(const GatedMlp& mlp, const AdaptedLayer& adapted, std::int64_t rows);
   Status adapt_heads(const AdaptedLayer& adapted, std::int64_t rows);
   Status adapt_gates(const AdaptedLayer& adapted, std::int64_t width, std::int64_t rows);
   Status adapt_part(const CutProduct& product, std::int64_t rows);

@@ -4,7 +4,6 @@
 #include <bit>
 #include <functional>
 #include <map>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -20,6 +19,7 @@ namespace {
 
 constexpr std::int64_t kConfigBytesMax = std::int64_t{1} << 20;
 constexpr std::string_view kLayerPrefix = "model.layers.";
+constexpr std::string_view kExpertPrefix = "mlp.experts.";
 constexpr std::string_view kWeightSuffix = ".weight";
 
 struct NamedProjection {
@@ -34,12 +34,23 @@ constexpr std::array kNames = {
     NamedProjection{"mlp.gate_proj", Projection::kGate},
     NamedProjection{"mlp.up_proj", Projection::kUp},
     NamedProjection{"mlp.down_proj", Projection::kDown},
+    NamedProjection{"mlp.shared_experts.gate_proj", Projection::kGate},
+    NamedProjection{"mlp.shared_experts.up_proj", Projection::kUp},
+    NamedProjection{"mlp.shared_experts.down_proj", Projection::kDown},
+    NamedProjection{"mlp.gate", Projection::kRouter},
     NamedProjection{"self_attn.q_a_proj", Projection::kQueryDown},
     NamedProjection{"self_attn.q_b_proj", Projection::kQueryUp},
     NamedProjection{"self_attn.kv_a_proj_with_mqa", Projection::kLatentDown},
     NamedProjection{"self_attn.kv_b_proj", Projection::kLatentUp},
 };
-static_assert(kNames.size() == kProjections + 1);
+
+// Takes "12." from the front of `rest`.
+std::int64_t take_number(std::string_view& rest) {
+  const std::size_t end = rest.find('.');
+  const std::int64_t number = std::stoll(std::string(rest.substr(0, end)));
+  rest.remove_prefix(end + 1);
+  return number;
+}
 
 // "model.layers.3.self_attn.q_proj.weight" -> q_proj of layer 3; nullopt for other tensors.
 std::optional<AdaptableMatrix> try_adaptable(const TensorSpec& tensor) {
@@ -52,20 +63,26 @@ std::optional<AdaptableMatrix> try_adaptable(const TensorSpec& tensor) {
   AdaptableMatrix matrix = {
       .path = std::string(rest), .outputs = tensor.shape[0], .inputs = tensor.shape[1]};
   rest.remove_prefix(kLayerPrefix.size());
-  matrix.layer = std::stoll(std::string(rest.substr(0, rest.find('.'))));
-  rest.remove_prefix(rest.find('.') + 1);
+  matrix.layer = take_number(rest);
+  std::string name(rest);
+  if (rest.starts_with(kExpertPrefix)) {
+    rest.remove_prefix(kExpertPrefix.size());
+    matrix.expert = take_number(rest);
+    name = "mlp." + std::string(rest);  // as in a dense MLP
+  }
   const auto* const found =
       std::find_if(kNames.begin(), kNames.end(),
-                   [&](const NamedProjection& named) { return named.name == rest; });
+                   [&](const NamedProjection& named) { return named.name == name; });
   if (found == kNames.end()) return std::nullopt;
   matrix.projection = found->projection;
   return matrix;
 }
 
-// Of the matrix, and so of B. What makes latent rows is whole on every rank.
+// Of the matrix, and so of B. Routers and what makes latent rows are whole on every rank.
 OutputRange held_outputs(const AdaptableMatrix& matrix, const Shard& shard) {
-  const bool is_whole =
-      matrix.projection == Projection::kQueryDown || matrix.projection == Projection::kLatentDown;
+  const bool is_whole = matrix.projection == Projection::kRouter ||
+                        matrix.projection == Projection::kQueryDown ||
+                        matrix.projection == Projection::kLatentDown;
   return is_whole ? OutputRange{0, matrix.outputs} : shard.range(matrix.outputs);
 }
 
@@ -134,7 +151,7 @@ class AdapterLoader {
   struct Parts {
     const AdapterConfig& config;
     const std::string& config_path;
-    const LatentConfig& latent;
+    const ModelConfig& model;
     WeightFiles& files;
     ThreadPool& pool;
     Shard shard;
@@ -142,20 +159,20 @@ class AdapterLoader {
   explicit AdapterLoader(const Parts& parts)
       : config_(parts.config),
         config_path_(parts.config_path),
-        latent_(parts.latent),
+        model_(parts.model),
         files_(parts.files),
         pool_(parts.pool),
         shard_(parts.shard),
         usual_scale_(config_.usual_scale()) {}
 
   Status want(const std::vector<AdaptableMatrix>& matrices, Adapter& adapter) {
+    const bool has_experts = std::any_of(matrices.begin(), matrices.end(), [&](const auto& matrix) {
+      return is_of_single_experts(matrix) && has_some_of(matrix);
+    });
     for (const AdaptableMatrix& matrix : matrices) {
-      const std::string down = adapter_down_name(matrix.path);
-      const std::string up = adapter_up_name(matrix.path);
-      const bool has_some =
-          files_.find_or_null(down) != nullptr || files_.find_or_null(up) != nullptr;
+      const bool may_be_missing = !has_experts && is_of_single_experts(matrix);
       const bool is_named = config_.names(matrix.path, matrix.layer);
-      if (!has_some && !is_named) continue;
+      if ((!is_named || may_be_missing) && !has_some_of(matrix)) continue;
       if (!is_named) {
         return Error{ErrorCode::kInvalidArgument,
                      config_path_ + ": target_modules: leaves out '" + matrix.path +
@@ -197,6 +214,23 @@ class AdapterLoader {
   }
 
  private:
+  static bool is_of_single_experts(const AdaptableMatrix& matrix) {
+    return matrix.expert.has_value() || matrix.projection == Projection::kRouter;
+  }
+
+  bool has_some_of(const AdaptableMatrix& matrix) const {
+    return files_.find_or_null(adapter_down_name(matrix.path)) != nullptr ||
+           files_.find_or_null(adapter_up_name(matrix.path)) != nullptr;
+  }
+
+  // Where the change of `matrix` goes.
+  LowRank& change_of(const AdaptableMatrix& matrix, Adapter::Layer& layer) const {
+    const auto projection = static_cast<std::size_t>(matrix.projection);
+    if (!matrix.expert.has_value()) return layer.changes[projection];
+    layer.experts.resize(static_cast<std::size_t>(model_.mixture.experts));  // once
+    return layer.experts[static_cast<std::size_t>(*matrix.expert)][projection];
+  }
+
   // That of most, and those of matrices that have another.
   void add_scales(NamespaceFields& fields) const {
     const auto bits = [](float scale) { return std::int64_t{std::bit_cast<std::int32_t>(scale)}; };
@@ -227,7 +261,7 @@ class AdapterLoader {
       layer.latent.scale = scale;
       return want_places(into_latent(layer.latent, down), into_heads(layer.latent, rank));
     }
-    LowRank& change = layer.changes[static_cast<std::size_t>(matrix.projection)];
+    LowRank& change = change_of(matrix, layer);
     change.scale = scale;
     return want_places(into(change.down, down), into(change.up, {held.outputs, rank}));
   }
@@ -254,7 +288,7 @@ class AdapterLoader {
   // row's.
   Place into_heads(LatentChange& target, std::int64_t rank) {
     return [this, &target, rank](Bytes bytes, WeightType type) -> Status {
-      LatentConfig cut = latent_;
+      LatentConfig cut = model_.latent;
       cut.rank = rank;
       LatentWeights heads;
       STEMMA_RETURN_IF_ERROR(split_heads(bytes, type, cut, pool_, heads));
@@ -294,7 +328,7 @@ class AdapterLoader {
 
   const AdapterConfig& config_;
   const std::string& config_path_;
-  const LatentConfig& latent_;
+  const ModelConfig& model_;
   WeightFiles& files_;
   ThreadPool& pool_;
   Shard shard_;
@@ -306,9 +340,14 @@ class AdapterLoader {
 }  // namespace
 
 std::vector<AdaptableMatrix> adaptable_matrices(const ModelConfig& config) {
+  // DeepSeek's routers are parameters and no linear layers: PEFT leaves them as they are.
+  const bool has_routers = config.family == ModelFamily::kQwen3Moe;
   std::vector<AdaptableMatrix> matrices;
   for (const TensorSpec& tensor : needed_tensors(config)) {
-    if (auto matrix = try_adaptable(tensor)) matrices.push_back(*std::move(matrix));
+    auto matrix = try_adaptable(tensor);
+    if (!matrix.has_value()) continue;
+    if (matrix->projection == Projection::kRouter && !has_routers) continue;
+    matrices.push_back(*std::move(matrix));
   }
   return matrices;
 }
@@ -334,7 +373,7 @@ Result<Adapter> load_adapter(Files& files, const AdapterSource& source, const Mo
   Adapter adapter;
   adapter.name = source.name;
   adapter.layers.resize(static_cast<std::size_t>(config.layers));
-  AdapterLoader loader({parsed, config_path, config.latent, weights, pool, shard});
+  AdapterLoader loader({parsed, config_path, config, weights, pool, shard});
   STEMMA_RETURN_IF_ERROR(loader.want(matrices, adapter));
   STEMMA_ASSIGN_OR_RETURN(adapter.digest, loader.read(matrices));
   return adapter;

@@ -5,8 +5,10 @@
 // the layer computes W x + scale · B (A x). What is not changed has neither.
 //
 // Every tensor of the file is used, and every matrix that the configuration names is there: an
-// adapter of another model, or of matrices that this build leaves as they are (embeddings,
-// experts), is refused by the file and the tensor.
+// adapter of another model, or of matrices that this build leaves as they are (embeddings), is
+// refused by the file and the tensor. Single experts and routers may all be missing, whatever is
+// named: where the trainer's model had all experts in one tensor they were no linear layers, and
+// their names are those of other matrices.
 //
 // A rank of several has A whole, and of B the outputs that it has of W (shard).
 //
@@ -19,6 +21,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,21 +39,24 @@
 namespace stemma {
 
 // A matrix of a layer that an adapter may change. Those of latent attention are named as in
-// LatentWeights.
+// LatentWeights. Gate, up and down are an expert's, or those of all rows: of the layer's MLP or, in
+// a mixture, of the shared experts.
 enum class Projection : std::uint8_t {
+  kGate,
+  kUp,
+  kDown,
   kQuery,
   kKey,
   kValue,
   kOutput,
-  kGate,
-  kUp,
-  kDown,
+  kRouter,
   kQueryDown,
   kQueryUp,
   kLatentDown,
   kLatentUp,  // of LatentChange
 };
-inline constexpr std::size_t kProjections = 10;  // without kLatentUp
+inline constexpr std::size_t kProjections = 11;       // without kLatentUp
+inline constexpr std::size_t kExpertProjections = 3;  // gate, up and down, the first ones
 
 // What an adapter has for one of them; empty where it leaves it as it is.
 struct LowRank {
@@ -78,6 +84,8 @@ struct Adapter {
   struct Layer {
     std::array<LowRank, kProjections> changes;
     LatentChange latent;
+    // Of every expert of a mixture; empty where none of them is changed.
+    std::vector<std::array<LowRank, kExpertProjections>> experts;
   };
 
   std::string name;  // what requests call it
@@ -89,12 +97,20 @@ struct Adapter {
   const LowRank& at(std::int64_t layer, Projection projection) const {
     return layers[static_cast<std::size_t>(layer)].changes[static_cast<std::size_t>(projection)];
   }
+  // nullptr where it leaves the layer's experts as they are. REQUIRES: gate, up or down.
+  const LowRank* of_expert_or_null(std::int64_t layer, std::int64_t expert,
+                                   Projection projection) const {
+    const auto& experts = layers[static_cast<std::size_t>(layer)].experts;
+    if (experts.empty()) return nullptr;
+    return &experts[static_cast<std::size_t>(expert)][static_cast<std::size_t>(projection)];
+  }
 };
 
 // A matrix of a model that adapters can change.
 struct AdaptableMatrix {
   std::string path;  // "model.layers.3.self_attn.q_proj"
   std::int64_t layer = 0;
+  std::optional<std::int64_t> expert = std::nullopt;  // whose it is, of one of a mixture's
   Projection projection = Projection::kQuery;
   std::int64_t outputs = 0;
   std::int64_t inputs = 0;

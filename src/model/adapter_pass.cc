@@ -13,6 +13,8 @@ AdapterPass::AdapterPass(const AdapterPassParts& parts)
     : rows_max_(parts.rows_max), threads_(parts.threads) {
   rows_.reserve(static_cast<std::size_t>(rows_max_));
   groups_.reserve(static_cast<std::size_t>(parts.requests_max));  // each has one adapter at most
+  row_groups_.resize(static_cast<std::size_t>(rows_max_));
+  visits_.reserve(static_cast<std::size_t>(rows_max_));
 }
 
 Status AdapterPass::use(std::span<const Adapter> adapters) {
@@ -40,6 +42,9 @@ void AdapterPass::widen(const Adapter::Layer& layer, Widths& widths) const {
     widths.outputs = std::max(widths.outputs, up.n());
   };
   for (const LowRank& change : layer.changes) note(change.down, change.up);
+  for (const auto& expert : layer.experts) {
+    for (const LowRank& change : expert) note(change.down, change.up);
+  }
   for (std::size_t head = 0; head < layer.latent.key_down.size(); ++head) {
     for (const LatentSide side : {LatentSide::kKey, LatentSide::kValue}) {
       const Change change = of_head(layer.latent, side, head);
@@ -54,6 +59,7 @@ void AdapterPass::plan(const KvBatch& batch) {
   groups_.clear();
   if (batch.adapters.empty()) return;
   STEMMA_CHECK_EQ(batch.adapters.size() + 1, batch.row_indptr.size());
+  std::fill_n(row_groups_.begin(), batch.rows(), -1);
   for (std::size_t i = 0; i < adapters_.size(); ++i) {
     const std::size_t first = rows_.size();
     for (std::size_t request = 0; request < batch.adapters.size(); ++request) {
@@ -61,6 +67,7 @@ void AdapterPass::plan(const KvBatch& batch) {
       for (std::int32_t row = batch.row_indptr[request]; row < batch.row_indptr[request + 1];
            ++row) {
         rows_.push_back(row);
+        row_groups_[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(groups_.size());
       }
     }
     // The vector never grows: spans of it stay valid.
@@ -74,6 +81,27 @@ void AdapterPass::add(std::int64_t layer, Projection projection, const ConstMatr
     const LowRank& change = group.adapter->at(layer, projection);
     if (!change.empty()) add_change(group, {change.down, change.up, change.scale}, in, out);
   }
+}
+
+void AdapterPass::add_of_expert(const ExpertVisits& visits, Projection projection,
+                                const ConstMatrixView& in, const MatrixView& out) {
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const LowRank* const change =
+        groups_[i].adapter->of_expert_or_null(visits.layer, visits.expert, projection);
+    if (change == nullptr || change->empty()) continue;
+    const Group group = visits_of(i, visits.rows);
+    if (group.rows.empty()) continue;
+    add_change(group, {change->down, change->up, change->scale}, in, out);
+  }
+}
+
+AdapterPass::Group AdapterPass::visits_of(std::size_t group, std::span<const std::int32_t> rows) {
+  visits_.clear();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::int32_t of_row = row_groups_[static_cast<std::size_t>(rows[i])];
+    if (of_row == static_cast<std::int32_t>(group)) visits_.push_back(static_cast<std::int32_t>(i));
+  }
+  return {groups_[group].adapter, visits_};
 }
 
 void AdapterPass::add_of_head(std::int64_t layer, LatentSide side, std::int64_t head,

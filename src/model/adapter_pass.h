@@ -3,7 +3,8 @@
 //
 // The rows of one adapter are computed together, by the GEMM, which gives a row the same bits among
 // any others; what comes out is added to each of these rows by itself. Rows without an adapter are
-// not touched. So a row's result depends on that row and its adapter alone (I13).
+// not touched. So a row's result depends on that row and its adapter alone (I13). Of a mixture's
+// expert these are the rows that go there.
 //
 // Thread:     one batch at a time; the work is spread over the ThreadPool.
 // Memory:     scratch for the largest batch, as wide as the widest adapter was; only use allocates.
@@ -12,7 +13,9 @@
 // Not here:   loading (adapter), which request has which (engine/).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,6 +38,13 @@ struct AdapterPassParts {
 // Which part of LatentChange: that of the keys, which queries meet, or that of the values.
 enum class LatentSide : std::uint8_t { kKey, kValue };
 
+// The rows of a batch that go to an expert of a layer.
+struct ExpertVisits {
+  std::int64_t layer = 0;
+  std::int64_t expert = 0;
+  std::span<const std::int32_t> rows;  // ascending
+};
+
 class AdapterPass {
  public:
   // There are no adapters at first.
@@ -54,6 +64,11 @@ class AdapterPass {
   void add(std::int64_t layer, Projection projection, const ConstMatrixView& in,
            const MatrixView& out);
 
+  // The same of an expert's gate, up or down. REQUIRES: row i of `in` and `out` is of the batch's
+  // row visits.rows[i].
+  void add_of_expert(const ExpertVisits& visits, Projection projection, const ConstMatrixView& in,
+                     const MatrixView& out);
+
   // The same of one head of latent attention: of its query, in the latent row's columns, or of its
   // value.
   void add_of_head(std::int64_t layer, LatentSide side, std::int64_t head,
@@ -67,7 +82,7 @@ class AdapterPass {
     float scale;
   };
   static Change of_head(const LatentChange& latent, LatentSide side, std::size_t head);
-  // The rows of a batch that have the same adapter, ascending.
+  // The rows that have the same adapter, ascending: of a batch, or of the visits of an expert.
   struct Group {
     const Adapter* adapter = nullptr;
     std::span<const std::int32_t> rows;
@@ -81,6 +96,8 @@ class AdapterPass {
     friend bool operator==(const Widths&, const Widths&) = default;
   };
   void widen(const Adapter::Layer& layer, Widths& widths) const;
+  // Of the group with this number, among `rows` of the batch.
+  Group visits_of(std::size_t group, std::span<const std::int32_t> rows);
   ConstMatrixView rows_of(const Group& group, const ConstMatrixView& in);
   void add_change(const Group& group, const Change& change, const ConstMatrixView& in,
                   const MatrixView& out);
@@ -90,6 +107,8 @@ class AdapterPass {
   ThreadPool& threads_;
   std::vector<std::int32_t> rows_;  // of the first group, of the second, ...
   std::vector<Group> groups_;
+  std::vector<std::int32_t> row_groups_;  // [rows_max]: which of them; -1: none
+  std::vector<std::int32_t> visits_;      // of one expert by one group
 
   Widths widths_;
   Buffer scratch_;
@@ -98,13 +117,21 @@ class AdapterPass {
   Rows outer_;     // [rows_max, outputs]
 };
 
-// The adapters of a batch in one layer; by default there are none.
+// The adapters of a batch in one layer, of all its rows or of those that go to one expert; by
+// default there are none.
 struct LayerAdapters {
   AdapterPass* pass_or_null = nullptr;
   std::int64_t layer = 0;
+  std::optional<ExpertVisits> visits = std::nullopt;
 
+  // The same for what this expert computes.
+  LayerAdapters of_expert(std::int64_t expert, std::span<const std::int32_t> rows) const {
+    return {pass_or_null, layer, ExpertVisits{layer, expert, rows}};
+  }
   void add(Projection projection, const ConstMatrixView& in, const MatrixView& out) const {
-    if (pass_or_null != nullptr) pass_or_null->add(layer, projection, in, out);
+    if (pass_or_null == nullptr) return;
+    if (visits.has_value()) return pass_or_null->add_of_expert(*visits, projection, in, out);
+    pass_or_null->add(layer, projection, in, out);
   }
   void add_of_head(LatentSide side, std::int64_t head, const ConstMatrixView& in,
                    const MatrixView& out) const {

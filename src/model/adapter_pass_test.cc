@@ -164,6 +164,87 @@ TEST_F(AdapterPassTest, WithoutAdaptersInABatchNothingIsAdded) {
   EXPECT_EQ(added(Projection::kUp, 160)[2], std::vector<float>(160, 1.0f));
 }
 
+// Rows of an expert of a mixture: few of the batch, each with the adapter that it has there.
+class ExpertVisitsTest : public AdapterPassTest {
+ protected:
+  // Both adapters change expert 1 in layer 1 as they change `up` of the dense layer.
+  void SetUp() override {
+    AdapterPassTest::SetUp();
+    for (Adapter& adapter : adapters_) {
+      auto& changes = adapter.layers[1].changes;
+      adapter.layers[1].experts.resize(2);
+      adapter.layers[1].experts[1][kUp] = std::exchange(changes[kUp], {});
+    }
+    ASSERT_TRUE(pass_.use(adapters_).ok());
+  }
+
+  // What rows that were 1 are after these of the batch, which have inputs of their numbers.
+  std::vector<std::vector<float>> added_to(std::int64_t expert,
+                                           const std::vector<std::int32_t>& rows,
+                                           std::int32_t first_input = 0) {
+    std::vector<float> in;
+    for (const std::int32_t row : rows) {
+      const std::vector<float> values = input_row(first_input + row);
+      in.insert(in.end(), values.begin(), values.end());
+    }
+    const std::int64_t count = std::ssize(rows);
+    std::vector<float> out(static_cast<std::size_t>(count * kOutputs), 1.0f);
+    const LayerAdapters adapters = {&pass_, 1};
+    adapters.of_expert(expert, rows)
+        .add(Projection::kUp, {in.data(), count, kInputs, kInputs},
+             {out.data(), count, kOutputs, kOutputs});
+    std::vector<std::vector<float>> found;
+    for (auto begin = out.begin(); begin != out.end(); begin += kOutputs) {
+      found.emplace_back(begin, begin + kOutputs);
+    }
+    return found;
+  }
+
+  // As expected, of the expert.
+  void expect_near_of_expert(int adapter, const std::vector<float>& got, std::int64_t row) {
+    auto& layer = adapters_[static_cast<std::size_t>(adapter)].layers[1];
+    std::swap(layer.changes[kUp], layer.experts[1][kUp]);
+    expect_near(adapter, Projection::kUp, got, row);
+    std::swap(layer.changes[kUp], layer.experts[1][kUp]);
+  }
+
+  static constexpr std::int64_t kOutputs = 160;
+  static constexpr auto kUp = static_cast<std::size_t>(Projection::kUp);
+  const std::vector<float> untouched_ = std::vector<float>(kOutputs, 1.0f);
+};
+
+TEST_F(ExpertVisitsTest, EachRowGetsWhatItsOwnAdapterMakesOfIt) {
+  plan({{1, 3}, {0, 6}, {-1, 2}, {0, 4}, {1, 2}});
+  const std::vector<std::int32_t> rows = {1, 2, 4, 9, 10, 12, 15, 16};
+  const auto got = added_to(1, rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    SCOPED_TRACE(rows[i]);
+    if (rows[i] == 9 || rows[i] == 10) {
+      EXPECT_EQ(got[i], untouched_);
+      continue;
+    }
+    const bool first = (rows[i] > 2 && rows[i] < 9) || (rows[i] > 10 && rows[i] < 15);
+    expect_near_of_expert(first ? 0 : 1, got[i], rows[i]);
+  }
+}
+
+TEST_F(ExpertVisitsTest, OtherExpertsAndLayersStayAsTheyAre) {
+  plan({{0, 2}, {1, 2}});
+  EXPECT_EQ(added_to(0, {0, 3})[1], untouched_);
+  EXPECT_EQ(added(Projection::kUp, kOutputs)[1], untouched_) << "what all rows pass";
+}
+
+TEST_F(ExpertVisitsTest, ARowHasTheBitsThatItHasAlone) {
+  plan({{1, 3}, {0, 6}, {-1, 2}, {0, 11}, {1, 2}});
+  const std::vector<std::int32_t> rows = {0, 3, 4, 6, 9, 11, 13, 21, 23};
+  const auto together = added_to(1, rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    SCOPED_TRACE(rows[i]);
+    plan({{rows[i] < 3 || rows[i] > 21 ? 1 : rows[i] == 9 ? -1 : 0, 1}});
+    EXPECT_EQ(added_to(1, {0}, rows[i])[0], together[i]);
+  }
+}
+
 TEST_F(AdapterPassTest, ARowHasTheBitsThatItHasAlone) {
   plan({{1, 3}, {0, 6}, {-1, 2}, {0, 11}, {1, 2}, {0, 1}});
   const auto together = added(Projection::kUp, 160);

@@ -40,7 +40,7 @@ struct MlpScratch {
 // How it differs from one layer to another, beside its weights.
 struct MlpKind {
   Activation activation = Activation::kSilu;
-  LayerAdapters adapters;     // where there are any, `in` has all rows of the batch
+  LayerAdapters adapters;     // where there are any, `in` has the rows that they are of
   RankRows* peers = nullptr;  // nullptr: the weights are whole
 };
 

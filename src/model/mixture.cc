@@ -35,30 +35,36 @@ Status Mixture::allocate_scratch() {
   STEMMA_ASSIGN_OR_RETURN(scratch_, allocate_rows(parts));
   ranked_.resize(static_cast<std::size_t>(rows_max_ * config_.experts));
   shares_.resize(static_cast<std::size_t>(rows_max_ * config_.experts_per_token));
-  visits_.resize(shares_.size());
+  visit_rows_.resize(shares_.size());
+  visit_weights_.resize(shares_.size());
   first_visit_.resize(static_cast<std::size_t>(config_.experts) + 1);
   return {};
 }
 
 const Rows& Mixture::compute(const MixtureWeights& weights, const Rows& in, std::int64_t rows,
-                             const MlpScratch& scratch) {
+                             const MlpScratch& scratch, const LayerAdapters& adapters) {
   STEMMA_CHECK_LE(rows, rows_max_);
-  choose(weights, in, rows);
+  choose(weights, in, rows, adapters);
   sort_by_expert(rows);
   if (weights.shared.gate.n() > 0) {
     gated_mlp(weights.shared, in.read(rows), scratch, sum_.write(rows), threads_,
-              {.adapters = {}, .peers = peers_});
+              {.adapters = adapters, .peers = peers_});
   } else {
     std::fill_n(sum_.values, rows * hidden_, 0.0F);
   }
   for (std::size_t expert = 0; expert < weights.experts.size(); ++expert) {
-    add_expert(weights.experts[expert], visits_of(expert), in, scratch);
+    const Visits visits = visits_of(expert);
+    if (visits.rows.empty()) continue;
+    add_expert(weights.experts[expert], visits, in, scratch,
+               adapters.of_expert(static_cast<std::int64_t>(expert), visits.rows));
   }
   return sum_;
 }
 
-void Mixture::choose(const MixtureWeights& weights, const Rows& in, std::int64_t rows) {
+void Mixture::choose(const MixtureWeights& weights, const Rows& in, std::int64_t rows,
+                     const LayerAdapters& adapters) {
   gemm(in.read(rows), weights.router, {}, scores_.write(rows), threads_);
+  adapters.add(Projection::kRouter, in.read(rows), scores_.write(rows));
   const auto experts = static_cast<std::size_t>(config_.experts);
   const auto chosen = static_cast<std::size_t>(config_.experts_per_token);
   for_rows(threads_, rows, [&](std::int64_t row) {
@@ -85,36 +91,35 @@ void Mixture::sort_by_expert(std::int64_t rows) {
   // begin.
   for (std::size_t i = shares.size(); i > 0; --i) {
     const ExpertShare& share = shares[i - 1];
-    const std::int64_t place = --first_visit_[static_cast<std::size_t>(share.expert)];
-    visits_[static_cast<std::size_t>(place)] = {static_cast<std::int32_t>((i - 1) / chosen),
-                                                share.weight};
+    const auto place =
+        static_cast<std::size_t>(--first_visit_[static_cast<std::size_t>(share.expert)]);
+    visit_rows_[place] = static_cast<std::int32_t>((i - 1) / chosen);
+    visit_weights_[place] = share.weight;
   }
 }
 
-std::span<const Mixture::Visit> Mixture::visits_of(std::size_t expert) const {
+Mixture::Visits Mixture::visits_of(std::size_t expert) const {
   const auto first = static_cast<std::size_t>(first_visit_[expert]);
-  const auto end = static_cast<std::size_t>(first_visit_[expert + 1]);
-  return std::span(visits_).subspan(first, end - first);
+  const std::size_t count = static_cast<std::size_t>(first_visit_[expert + 1]) - first;
+  return {std::span(visit_rows_).subspan(first, count),
+          std::span(visit_weights_).subspan(first, count)};
 }
 
-void Mixture::add_expert(const MlpWeights& expert, std::span<const Visit> visits, const Rows& in,
-                         const MlpScratch& scratch) {
-  const auto rows = static_cast<std::int64_t>(visits.size());
-  if (rows == 0) {
-    return;
-  }
+void Mixture::add_expert(const MlpWeights& expert, const Visits& visits, const Rows& in,
+                         const MlpScratch& scratch, const LayerAdapters& adapters) {
+  const auto rows = static_cast<std::int64_t>(visits.rows.size());
   for_rows(threads_, rows, [&](std::int64_t i) {
-    const std::span<const float> row = in.row(visits[static_cast<std::size_t>(i)].row);
+    const std::span<const float> row = in.row(visits.rows[static_cast<std::size_t>(i)]);
     std::copy(row.begin(), row.end(), gathered_.row(i).begin());
   });
   gated_mlp(expert, gathered_.read(rows), scratch, gathered_.write(rows), threads_,
-            {.adapters = {}, .peers = peers_});
+            {.adapters = adapters, .peers = peers_});
   for_rows(threads_, rows, [&](std::int64_t i) {
-    const Visit& visit = visits[static_cast<std::size_t>(i)];
+    const auto visit = static_cast<std::size_t>(i);
     const std::span<const float> said = gathered_.row(i);
-    const std::span<float> sum = sum_.row(visit.row);
+    const std::span<float> sum = sum_.row(visits.rows[visit]);
     for (std::size_t column = 0; column < sum.size(); ++column) {
-      sum[column] += visit.weight * said[column];
+      sum[column] += visits.weights[visit] * said[column];
     }
   });
 }

@@ -52,22 +52,24 @@ class Mixture {
 
   // What the layer says to each of `rows` rows of `in`, valid until the next call. `scratch` is
   // wide enough for an expert and for the shared ones together.   [rows, hidden]
+  // REQUIRES: where there are adapters, rows are all of their batch.
   const Rows& compute(const MixtureWeights& weights, const Rows& in, std::int64_t rows,
-                      const MlpScratch& scratch);
+                      const MlpScratch& scratch, const LayerAdapters& adapters = {});
 
  private:
-  // A row that goes to an expert.
-  struct Visit {
-    std::int32_t row = 0;
-    float weight = 0;
+  // The rows that go to one expert, ascending, and what its words weigh there.
+  struct Visits {
+    std::span<const std::int32_t> rows;
+    std::span<const float> weights;
   };
 
   Status allocate_scratch();
-  void choose(const MixtureWeights& weights, const Rows& in, std::int64_t rows);
+  void choose(const MixtureWeights& weights, const Rows& in, std::int64_t rows,
+              const LayerAdapters& adapters);
   void sort_by_expert(std::int64_t rows);
-  std::span<const Visit> visits_of(std::size_t expert) const;
-  void add_expert(const MlpWeights& expert, std::span<const Visit> visits, const Rows& in,
-                  const MlpScratch& scratch);
+  Visits visits_of(std::size_t expert) const;
+  void add_expert(const MlpWeights& expert, const Visits& visits, const Rows& in,
+                  const MlpScratch& scratch, const LayerAdapters& adapters);
 
   const MixtureConfig& config_;
   std::int64_t hidden_;
@@ -83,7 +85,8 @@ class Mixture {
   Rows sum_;         // [rows_max, hidden]
   std::vector<std::int32_t> ranked_;       // [rows_max, experts]
   std::vector<ExpertShare> shares_;        // [rows_max, experts_per_token]
-  std::vector<Visit> visits_;              // of expert 0, of expert 1, ...
+  std::vector<std::int32_t> visit_rows_;   // of expert 0, of expert 1, ...
+  std::vector<float> visit_weights_;       // the same
   std::vector<std::int64_t> first_visit_;  // [experts + 1]
 };
 

@@ -1,5 +1,6 @@
 // Mixture: what it computes is what its experts say, weighed and added; a row's bits are the same
-// alone, in any batch and on any number of threads.
+// alone, in any batch and on any number of threads. Under an adapter it is what merged matrices
+// give, and other rows keep their bits.
 #include "model/mixture.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +58,7 @@ class Trial {
   }
 
   // What the mixture says to `rows`.   [rows, kHidden]
-  Values compute(Values rows, int threads) {
+  Values compute(Values rows, int threads, const LayerAdapters& adapters = {}) {
     ThreadPool pool(threads);
     auto mixture = Mixture::create(
         {.config = config, .hidden = kHidden, .rows_max = kRowsMax, .threads = pool});
@@ -68,7 +69,8 @@ class Trial {
     const auto buffer = allocate_rows(wanted);
     STEMMA_CHECK(buffer.ok(), "the scratch fits");
     const auto count = static_cast<std::int64_t>(rows.size()) / kHidden;
-    const Rows& said = (*mixture)->compute(weights, Rows{rows.data(), kHidden}, count, scratch);
+    const Rows& said =
+        (*mixture)->compute(weights, Rows{rows.data(), kHidden}, count, scratch, adapters);
     return {said.values, said.values + count * kHidden};
   }
 
@@ -78,16 +80,17 @@ class Trial {
   std::vector<Mlp> experts;
   Mlp shared;
 
- private:
-  static Mlp random_mlp(std::int64_t width, Prng& random) {
-    return {random_values(width * kHidden, random), random_values(width * kHidden, random),
-            random_values(width * kHidden, random)};
-  }
   static PackedWeights pack(const Values& values, std::int64_t n, std::int64_t k) {
     ThreadPool pool(1);
     auto packed = PackedWeights::pack(values.data(), WeightType::kF32, n, k, pool);
     STEMMA_CHECK(packed.ok(), "the weights fit");
     return std::move(packed).value();
+  }
+
+ private:
+  static Mlp random_mlp(std::int64_t width, Prng& random) {
+    return {random_values(width * kHidden, random), random_values(width * kHidden, random),
+            random_values(width * kHidden, random)};
   }
   static MlpWeights pack(const Mlp& mlp, std::int64_t width) {
     MlpWeights packed;
@@ -177,6 +180,101 @@ TEST_P(MixtureTest, ARowsBitsAreItsOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(SharedWidth, MixtureTest, ::testing::Values(0, 56));
+
+// One request has an adapter of the router, of some experts and of the shared ones; another has
+// none.
+class AdaptedMixtureTest : public MixtureTest {
+ protected:
+  static constexpr std::int64_t kRank = 3;
+  static constexpr std::int32_t kAdaptedRows = 20;
+  static constexpr std::int32_t kRows = 32;
+
+  void SetUp() override {
+    adapter_.resize(1);
+    Adapter::Layer& layer = adapter_[0].layers.emplace_back();
+    const MixtureConfig& config = trial_.config;
+    change(merged_.router, config.experts,
+           layer.changes[static_cast<std::size_t>(Projection::kRouter)]);
+    if (config.shared_width > 0) change(merged_.shared, config.shared_width, layer.changes.data());
+    layer.experts.resize(static_cast<std::size_t>(config.experts));
+    for (const std::size_t expert : {1u, 2u, 6u}) {
+      change(merged_.experts[expert], config.width, layer.experts[expert].data());
+    }
+    ASSERT_TRUE(pass_.use(adapter_).ok());
+  }
+
+  // Draws a change of `matrix` [outputs, ..], and adds it there.
+  void change(Values& matrix, std::int64_t outputs, LowRank& to) {
+    const auto inputs = static_cast<std::int64_t>(matrix.size()) / outputs;
+    const Values down = random_values(kRank * inputs, random_);
+    const Values up = random_values(outputs * kRank, random_);
+    to = {0.3f, Trial::pack(down, kRank, inputs), Trial::pack(up, outputs, kRank)};
+    for (std::int64_t at = 0; at < std::ssize(matrix); ++at) {
+      for (std::int64_t r = 0; r < kRank; ++r) {
+        matrix[static_cast<std::size_t>(at)] +=
+            0.3f * up[static_cast<std::size_t>(at / inputs * kRank + r)] *
+            down[static_cast<std::size_t>(r * inputs + at % inputs)];
+      }
+    }
+  }
+  void change(Trial::Mlp& mlp, std::int64_t width, LowRank* of_gate) {
+    change(mlp.gate, width, of_gate[0]);
+    change(mlp.up, width, of_gate[1]);
+    change(mlp.down, kHidden, of_gate[2]);
+  }
+
+  // Plans a batch of so many rows of each.
+  LayerAdapters adapters_of(std::int32_t adapted, std::int32_t plain) {
+    tokens_.assign(static_cast<std::size_t>(adapted + plain), 0);
+    indptr_ = {0, adapted, adapted + plain};
+    KvBatch batch;
+    batch.tokens = tokens_;
+    batch.row_indptr = indptr_;
+    batch.adapters = ids_;
+    pass_.plan(batch);
+    return {&pass_, 0};
+  }
+
+  Prng random_{11};
+  Trial merged_{GetParam()};
+  std::vector<Adapter> adapter_;
+  ThreadPool threads_{2};
+  AdapterPass pass_{{.rows_max = kRowsMax, .requests_max = 2, .threads = threads_}};
+  std::vector<TokenId> tokens_;
+  std::vector<std::int32_t> indptr_;
+  const std::vector<AdapterId> ids_ = {AdapterId(0), AdapterId()};
+  const Values rows_ = random_values(kRows * kHidden, random_);
+};
+
+TEST_P(AdaptedMixtureTest, SaysWhatMergedMatricesSay) {
+  const Values said = trial_.compute(rows_, 2, adapters_of(kAdaptedRows, kRows - kAdaptedRows));
+  for (std::size_t row = 0; row < kAdaptedRows; ++row) {
+    const auto begin = rows_.begin() + static_cast<std::ptrdiff_t>(row) * kHidden;
+    const auto expected = mixture_in_double(merged_, {begin, begin + kHidden});
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double allowed = 1e-5 * (10 + std::abs(expected[i]));
+      EXPECT_NEAR(said[row * kHidden + i], expected[i], allowed);
+    }
+  }
+}
+
+TEST_P(AdaptedMixtureTest, ARowsBitsAreItsOwnWithAnAdapterAndWithout) {
+  const Values together = trial_.compute(rows_, 2, adapters_of(kAdaptedRows, kRows - kAdaptedRows));
+  const Values plain = trial_.compute(rows_, 2);
+  for (std::int32_t row = 0; row < kRows; ++row) {
+    const bool is_adapted = row < kAdaptedRows;
+    const auto begin = rows_.begin() + row * kHidden;
+    const Values alone = trial_.compute({begin, begin + kHidden}, 1,
+                                        adapters_of(is_adapted ? 1 : 0, is_adapted ? 0 : 1));
+    const auto same = [&](const Values& all) {
+      return std::memcmp(alone.data(), all.data() + row * kHidden, kHidden * sizeof(float)) == 0;
+    };
+    EXPECT_TRUE(same(together)) << row;
+    EXPECT_EQ(same(plain), !is_adapted) << row;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(SharedWidth, AdaptedMixtureTest, ::testing::Values(0, 56));
 
 }  // namespace
 }  // namespace stemma

@@ -74,7 +74,7 @@ class RankRows {
 struct CutProduct {
   const PackedWeights& weights;
   std::span<const float> bias;
-  LayerAdapters adapters = {};  // where there are any, rows are all of the batch
+  LayerAdapters adapters = {};  // where there are any, rows are those that they are of
   Projection projection = Projection::kOutput;
 };
 

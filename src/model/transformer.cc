@@ -252,8 +252,8 @@ void Transformer::mlp(const LayerWeights& layer, const Place& place, std::int64_
               {config_.activation, place.adapters, peers_.get()});
     add_branch(branch_, layer.mlp_branch_norm, rows);
   } else {
-    add_branch(mixture_->compute(layer.mixture, branch_, rows, scratch), layer.mlp_branch_norm,
-               rows);
+    add_branch(mixture_->compute(layer.mixture, branch_, rows, scratch, place.adapters),
+               layer.mlp_branch_norm, rows);
   }
 }
 
