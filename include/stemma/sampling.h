@@ -63,6 +63,14 @@ class OutputConstraint {
   // Another one in the same state. Any thread.
   virtual std::unique_ptr<OutputConstraint> clone() const = 0;
 
+  // Work towards allowed() and accept(), which may be much, in portions: so many units at most, of
+  // some 125 ns, and what was begun with them. Returns how many it took. What is allowed does not
+  // depend on the portions.
+  virtual std::int64_t prepare(std::int64_t /*units*/) { return 0; }
+  // Whether that is done: else they do it all when they are called. Other constraints' work may
+  // undo it, where they share memory that is bounded.
+  virtual bool is_ready() { return true; }
+
   // Which tokens may come now: token t is bit t % 64 of word t / 64. Words that are missing allow
   // none. Valid until the next call. It depends on the tokens that were accepted, and nothing else.
   virtual std::span<const std::uint64_t> allowed() = 0;

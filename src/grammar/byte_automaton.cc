@@ -28,10 +28,10 @@ constexpr Utf8Form kUtf8Forms[] = {
 }  // namespace
 
 ByteAutomaton::ByteAutomaton(ByteProgram program, std::int64_t work)
-    : program_(std::move(program)), work_left_(work) {
+    : program_(std::move(program)) {
   marks_.resize(program_.steps.size());
   find_classes();
-  begin();
+  begin(work);
 }
 
 void ByteAutomaton::find_classes() {
@@ -68,42 +68,54 @@ void ByteAutomaton::find_classes() {
   }
 }
 
-void ByteAutomaton::begin() {
+void ByteAutomaton::begin(std::int64_t work) {
+  forget_all();
+  byte_work_left_ = work;
+  Reached reached;
+  ++walk_;
+  follow({program_.start, 0}, reached);
+  exhausted_ = byte_work_left_ < 0;
+  keep(std::move(reached));
+}
+
+void ByteAutomaton::forget_all() {
   states_.clear();
   next_.clear();
   known_.clear();
   stacks_.assign(1, {});  // 0: nothing goes on
   known_stacks_.clear();
-  Reached reached;
-  ++walk_;
-  others_.clear();
-  follow({program_.start, 0}, reached);
-  keep(std::move(reached));
 }
 
 void ByteAutomaton::keep_only(std::span<State* const> kept) {
+  const auto content_of = [&](State state) {
+    const KeptState& one = states_[static_cast<std::size_t>(state)];
+    return Reached{*one.places, one.may_end};
+  };
+  std::vector<Reached> contents = {content_of(start())};
+  for (const State* const state : kept) contents.push_back(content_of(*state));
   const std::vector<Stack> stacks = std::exchange(stacks_, {});
-  std::vector<Reached> contents;
-  for (const State* const state : kept) {
-    const KeptState& one = states_[static_cast<std::size_t>(*state)];
-    contents.push_back({*one.places, one.may_end});
-  }
-  const std::int64_t work_left = std::exchange(work_left_, kAnyWork);  // it was done before
-  begin();
-  work_left_ = work_left;
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    for (Place& place : contents[i].places) place.stack = pushed_again(stacks, place.stack);
-    *kept[i] = keep(std::move(contents[i]));
+  forget_all();
+  std::vector<std::int32_t> again(stacks.size(), -1);
+  again[0] = 0;
+  for (std::size_t i = 0; i < contents.size(); ++i) {
+    for (Place& place : contents[i].places) {
+      place.stack = pushed_again(stacks, place.stack, again);
+    }
+    const State state = keep(std::move(contents[i]));
+    if (i > 0) *kept[i - 1] = state;
   }
 }
 
-std::int32_t ByteAutomaton::pushed_again(std::span<const Stack> old, std::int32_t number) {
-  std::vector<std::int32_t> steps;
-  for (; number != 0; number = old[static_cast<std::size_t>(number)].below) {
-    steps.push_back(old[static_cast<std::size_t>(number)].step);
+std::int32_t ByteAutomaton::pushed_again(std::span<const Stack> old, std::int32_t number,
+                                         std::span<std::int32_t> again) {
+  std::vector<std::size_t> upwards;
+  auto at = static_cast<std::size_t>(number);
+  for (; again[at] < 0; at = static_cast<std::size_t>(old[at].below)) upwards.push_back(at);
+  std::int32_t stack = again[at];
+  for (auto one = upwards.rbegin(); one != upwards.rend(); ++one) {
+    stack = pushed(old[*one].step, stack);
+    again[*one] = stack;
   }
-  std::int32_t stack = 0;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) stack = pushed(*step, stack);
   return stack;
 }
 
@@ -113,7 +125,7 @@ void ByteAutomaton::follow(Place from, Reached& reached) {
   while (!open_.empty()) {
     const Place place = open_.back();
     open_.pop_back();
-    if (--work_left_ < 0 || reached.places.size() >= kPlacesMax) return;
+    if (--byte_work_left_ < 0 || reached.places.size() >= kPlacesMax) return;
     if (meets(place)) continue;
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
     switch (step.kind) {
@@ -156,26 +168,34 @@ std::int32_t ByteAutomaton::pushed(std::int32_t step, std::int32_t below) {
   const auto number = static_cast<std::int32_t>(stacks_.size());
   const auto [known, added] = known_stacks_.try_emplace({step, below}, number);
   if (added) {
-    work_left_ -= kStackWork;
+    byte_work_left_ -= kStackWork;
     stacks_.push_back({step, below});
   }
   return known->second;
 }
 
 ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
-  if (exhausted()) return kDead;
+  if (work_left_ <= 0) {
+    stopped_ = true;
+    return kDead;
+  }
+  byte_work_left_ = byte_work_max_;
   Reached reached;
   ++walk_;
   others_.clear();
-  for (const Place& place : *states_[static_cast<std::size_t>(state)].places) {
+  const std::vector<Place>& places = *states_[static_cast<std::size_t>(state)].places;
+  for (const Place& place : places) {
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
     if (byte >= step.first && byte <= step.last) follow({step.next, place.stack}, reached);
   }
-  work_left_ -= std::ssize(*states_[static_cast<std::size_t>(state)].places);
-  if (exhausted()) return kDead;  // what was reached may not be all
-  const bool dead = reached.places.empty() && !reached.may_end;
+  byte_work_left_ -= std::ssize(places);
+  exhausted_ = byte_work_left_ < 0;  // what was reached may not be all
+  const bool dead = exhausted_ || (reached.places.empty() && !reached.may_end);
   const State next = dead ? kDead : keep(std::move(reached));
-  next_[place_of(state, byte)] = next;
+  if (!exhausted_) next_[place_of(state, byte)] = next;
+  work_left_ = exhausted_ ? 0 : work_left_ - (byte_work_max_ - byte_work_left_);
+  stopped_ = exhausted_;
+  work_done_ += byte_work_max_ - byte_work_left_;
   return next;
 }
 
@@ -212,7 +232,7 @@ ByteAutomaton::State ByteAutomaton::behind_any(State state, Text text) {
   const State known = states_[static_cast<std::size_t>(state)].behind[of];
   if (known != kUnknown) return known;
   const State behind = find_behind_any(state, text);
-  states_[static_cast<std::size_t>(state)].behind[of] = behind;
+  if (!stopped_) states_[static_cast<std::size_t>(state)].behind[of] = behind;
   return behind;
 }
 
@@ -231,6 +251,7 @@ int ByteAutomaton::find_run(State state, Text text) {
   int run = 0;
   while (true) {
     const State behind = behind_any(path.back(), text);
+    if (stopped_) return 0;
     if (behind == kDead) break;
     const int known = behind == path.back() ? kRunMax : run_of(behind);
     if (known >= 0) {
@@ -254,7 +275,7 @@ ByteAutomaton::State ByteAutomaton::keep(Reached reached) {
   const auto number = static_cast<State>(states_.size());
   const auto [known, added] = known_.try_emplace(std::move(reached), number);
   if (added) {
-    work_left_ -= kStateWork;
+    byte_work_left_ -= kStateWork;
     KeptState& kept = states_.emplace_back();
     kept.places = &known->first.places;
     kept.may_end = known->first.may_end;

@@ -37,8 +37,8 @@ class ByteAutomaton {
   // comes is of the grammar still, and can come to an end.
   static constexpr std::size_t kPlacesMax = 512;
 
-  // `work`: what may be done to find the places of no bytes, as allow_work has it; where that is
-  // not enough it is exhausted, and of no use.
+  // `work`: what may be done to find the places of no bytes, in the units of allow_work; where that
+  // is not enough it is exhausted, and of no use.
   static constexpr std::int64_t kAnyWork = std::numeric_limits<std::int64_t>::max();
   explicit ByteAutomaton(ByteProgram program, std::int64_t work = kAnyWork);
 
@@ -69,13 +69,23 @@ class ByteAutomaton {
   }
 
   // How much work may be done from here on: a unit for each step of the program that is looked at,
-  // kStackWork for each rule that is new behind others, and kStateWork for each new state. Without,
-  // there is no bound.
-  void allow_work(std::int64_t units) { work_left_ = units; }
-  // Whether it was not enough: states that were not known were taken for dead.
-  bool exhausted() const { return work_left_ < 0; }
+  // kStackWork for each rule that is new behind others, and kStateWork for each new state. What is
+  // begun is done, so that it may be as much more as one byte needs: kByteWorkMax at most.
+  void allow_work(std::int64_t units) { bound_work(units, kByteWorkMax); }
+  // There is no bound, as at first.
+  void allow_any_work() { bound_work(kAnyWork, kAnyWork); }
+  std::int64_t work_left() const { return work_left_; }
+  // Whether some was not begun: what there is to find was taken for dead, and may be asked again.
+  bool stopped() const { return stopped_; }
+  // Whether one byte needed more than that: states that were not known were taken for dead.
+  bool exhausted() const { return exhausted_; }
+  // What it took to find all states so far, in whatever portions.
+  std::int64_t work_done() const { return work_done_; }
+  // Work that is not its own, of whoever asks it.
+  void add_work(std::int64_t units) { work_left_ -= units; }
   static constexpr std::int64_t kStateWork = 64;
   static constexpr std::int64_t kStackWork = 8;
+  static constexpr std::int64_t kByteWorkMax = 200'000;
 
   // States and what they remember, as one number to bound them by.
   std::size_t size() const { return states_.size() + stacks_.size(); }
@@ -112,8 +122,14 @@ class ByteAutomaton {
   std::size_t place_of(State state, std::uint8_t byte) const {
     return static_cast<std::size_t>(state) * classes_ + class_of_[byte];
   }
+  void bound_work(std::int64_t units, std::int64_t byte_units) {
+    work_left_ = units;
+    byte_work_max_ = byte_units;
+    stopped_ = exhausted_ = false;
+  }
   void find_classes();
-  void begin();
+  void begin(std::int64_t work);
+  void forget_all();
   State find_next(State state, std::uint8_t byte);
   int find_run(State state, Text text);
   // The state behind any one character; kDead if it is not one for all.
@@ -125,8 +141,9 @@ class ByteAutomaton {
   void follow(Place from, Reached& reached);
   std::int32_t pushed(std::int32_t step, std::int32_t below);
   State keep(Reached reached);
-  // The stack that was `number` of `old`.
-  std::int32_t pushed_again(std::span<const Stack> old, std::int32_t number);
+  // The stack that was `number` of `old`; `again` has those that were asked for.
+  std::int32_t pushed_again(std::span<const Stack> old, std::int32_t number,
+                            std::span<std::int32_t> again);
 
   ByteProgram program_;
   std::array<std::uint8_t, 256> class_of_ = {};  // bytes of one class are never told apart
@@ -150,7 +167,12 @@ class ByteAutomaton {
   std::vector<Mark> marks_;  // by step
   std::set<Place> others_;
   std::uint64_t walk_ = 0;
-  std::int64_t work_left_;
+  std::int64_t work_left_ = kAnyWork;
+  std::int64_t byte_work_max_ = kAnyWork;
+  std::int64_t byte_work_left_ = 0;  // of the byte that is followed
+  std::int64_t work_done_ = 0;
+  bool stopped_ = false;
+  bool exhausted_ = false;
 };
 
 }  // namespace stemma

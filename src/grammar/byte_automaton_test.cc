@@ -79,5 +79,50 @@ TEST(ByteAutomaton, FollowsOnlySoManyReadings) {
   EXPECT_FALSE(accepts(automaton, deep + "]"));
 }
 
+TEST(ByteAutomaton, WithoutWorkLeftKeepsNothingOfWhatItDidNotLookFor) {
+  ByteAutomaton automaton = automaton_of_schema(R"({"type":"boolean"})");
+  const std::size_t size = automaton.size();
+  automaton.allow_work(0);
+  EXPECT_EQ(automaton.next(automaton.start(), 't'), ByteAutomaton::kDead);
+  EXPECT_TRUE(automaton.stopped());
+  EXPECT_FALSE(automaton.exhausted());
+  EXPECT_EQ(automaton.size(), size);
+  EXPECT_EQ(automaton.work_done(), 0);
+  automaton.allow_work(1);
+  EXPECT_NE(automaton.next(automaton.start(), 't'), ByteAutomaton::kDead) << "what begins is done";
+  EXPECT_FALSE(automaton.stopped());
+  EXPECT_LE(automaton.work_left(), 0);
+  EXPECT_GT(automaton.work_done(), 0);
+}
+
+TEST(ByteAutomaton, KnowsNoRunOfCharactersBeforeItWasLookedFor) {
+  ByteAutomaton automaton = automaton_of_schema(R"({"type":"string","maxLength":9})");
+  const ByteAutomaton::State inside = state_behind(automaton, "\"");
+  for (std::int64_t portions = 0; portions < 1'000; ++portions) {
+    automaton.allow_work(1);
+    const int run = automaton.free_run(inside, ByteAutomaton::Text::kAny);
+    if (automaton.stopped()) continue;
+    EXPECT_EQ(run, 9);
+    EXPECT_GT(portions, 9);
+    return;
+  }
+  FAIL() << "each portion finds a state at least";
+}
+
+// root = "a" and then rules of which each may be nothing in many ways.
+TEST(ByteAutomaton, AByteThatNeedsTooMuchExhaustsIt) {
+  ByteGrammar grammar;
+  Part nothing = grammar.rule(grammar.sequence({}));
+  for (int i = 0; i < 24; ++i) {
+    nothing =
+        grammar.rule(grammar.either({grammar.sequence({nothing, nothing}), grammar.sequence({})}));
+  }
+  ByteAutomaton automaton =
+      automaton_of(grammar, grammar.sequence({grammar.text("a"), nothing, grammar.text("b")}));
+  automaton.allow_work(1);
+  EXPECT_EQ(automaton.next(automaton.start(), 'a'), ByteAutomaton::kDead);
+  EXPECT_TRUE(automaton.exhausted());
+}
+
 }  // namespace
 }  // namespace stemma

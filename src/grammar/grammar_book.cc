@@ -2,20 +2,22 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
-#include <unordered_map>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "grammar/byte_automaton.h"
 #include "grammar/token_bytes.h"
+#include "grammar/token_masks.h"
 
 namespace stemma {
 namespace {
 
-// Of a grammar: what its automaton may remember, and states of which allowed tokens are kept.
+// What the automaton of a grammar may remember,
 constexpr std::size_t kSizeMax = 8192;
-constexpr std::size_t kMasksMax = 512;
+// and how much more while somebody is about to accept a token whose bytes were followed.
+constexpr std::size_t kGrowthMax = 32'768;
+constexpr std::size_t kGrowthsMax = 16;
 
 Error too_many_ways() {
   return {ErrorCode::kTooLarge, "a text of this form can be read in too many ways"};
@@ -23,6 +25,8 @@ Error too_many_ways() {
 
 }  // namespace
 
+// The tokens that a state allows are found for one state at a time, by whoever of its constraints
+// has work left: states are let go between two of them.
 struct GrammarBook::Grammar {
   Grammar(std::string its_key, ByteProgram program, std::int64_t work)
       : key(std::move(its_key)), automaton(std::move(program), work) {}
@@ -31,20 +35,25 @@ struct GrammarBook::Grammar {
   std::int64_t users = 0;  // behind the book's lock
   std::atomic<bool> too_costly = false;
 
-  std::mutex mutex;  // of what follows
+  struct Finding {
+    std::vector<std::uint64_t> words;
+    TokenTrie::Walk walk;
+    std::int64_t work = 0;  // of the automaton
+  };
+
+  std::mutex mutex;  // of what follows, and of all constraints
   ByteAutomaton automaton;
-  std::vector<ByteAutomaton::State*> states;  // of the constraints
-  std::unordered_map<ByteAutomaton::State, std::vector<std::uint64_t>> masks;
+  std::vector<Constraint*> constraints;
+  TokenMasks masks;
+  std::optional<Finding> finding;
   std::size_t size_max = kSizeMax;
 
-  // What was found is let go when it is much, but for where constraints are.
-  void bound_memory() {
-    if (masks.size() >= kMasksMax) masks.clear();
-    if (automaton.size() < size_max) return;
-    masks.clear();
-    automaton.keep_only(states);
-    size_max = std::max(kSizeMax, 2 * automaton.size());
-  }
+  std::int64_t work_for(Constraint& constraint, std::int64_t units, const GrammarBook& book);
+  void begin_finding(const Constraint& constraint, const GrammarBook& book);
+  std::int64_t go_on_finding(std::int64_t units, const GrammarBook& book);
+  void end_finding();
+  void bound_memory();
+  void drop_finding_of(ByteAutomaton::State state);
 };
 
 class GrammarBook::Constraint final : public OutputConstraint {
@@ -53,12 +62,14 @@ class GrammarBook::Constraint final : public OutputConstraint {
   Constraint(GrammarBook& book, Grammar& grammar) : book_(book), grammar_(grammar) {
     const std::lock_guard lock(grammar_.mutex);
     state_ = grammar_.automaton.start();
-    grammar_.states.push_back(&state_);
+    grammar_.constraints.push_back(this);
   }
   ~Constraint() override {
     {
       const std::lock_guard lock(grammar_.mutex);
-      std::erase(grammar_.states, &state_);
+      std::erase(grammar_.constraints, this);
+      grammar_.drop_finding_of(state_);
+      let_mask_go();
     }
     book_.leave(grammar_);
   }
@@ -70,23 +81,26 @@ class GrammarBook::Constraint final : public OutputConstraint {
     auto other = std::make_unique<Constraint>(book_, grammar_);
     const std::lock_guard lock(grammar_.mutex);
     other->state_ = state_;
+    if (mask_ != nullptr) other->take(*mask_);
+    other->ready_ = ready_;
     return other;
+  }
+
+  std::int64_t prepare(std::int64_t units) override {
+    const std::lock_guard lock(grammar_.mutex);
+    return grammar_.work_for(*this, units, book_);
+  }
+
+  bool is_ready() override {
+    const std::lock_guard lock(grammar_.mutex);
+    return ready_ || grammar_.too_costly;
   }
 
   std::span<const std::uint64_t> allowed() override {
     const std::lock_guard lock(grammar_.mutex);
+    if (mask_ == nullptr) grammar_.work_for(*this, ByteAutomaton::kAnyWork, book_);
     if (grammar_.too_costly) return {};
-    grammar_.bound_memory();
-    const auto [mask, added] = grammar_.masks.try_emplace(state_);
-    if (added) {
-      mask->second.resize(token_words(book_.vocab_tokens_));
-      grammar_.automaton.allow_work(book_.work_max_);
-      book_.trie_->allowed(grammar_.automaton, state_, mask->second);
-      grammar_.too_costly = grammar_.automaton.exhausted();
-      if (grammar_.too_costly) return {};
-    }
-    allowed_ = mask->second;
-    return allowed_;
+    return mask_->words;
   }
 
   bool may_end() override {
@@ -99,10 +113,12 @@ class GrammarBook::Constraint final : public OutputConstraint {
     return !grammar_.automaton.may_go_on(state_);
   }
 
+  // Where it is ready, the automaton knows the way.
   void accept(TokenId token) override {
     const std::string bytes = token_bytes(book_.tokenizer_, token);
     const std::lock_guard lock(grammar_.mutex);
-    grammar_.automaton.allow_work(std::numeric_limits<std::int64_t>::max());
+    let_mask_go();
+    grammar_.automaton.allow_any_work();
     for (const char byte : bytes) {
       state_ = grammar_.automaton.next(state_, static_cast<std::uint8_t>(byte));
       STEMMA_CHECK(state_ != ByteAutomaton::kDead, "only what is allowed is accepted");
@@ -110,11 +126,95 @@ class GrammarBook::Constraint final : public OutputConstraint {
   }
 
  private:
+  friend struct Grammar;
+
+  void take(TokenMask& mask) {
+    TokenMasks::hold(mask);
+    let_mask_go();
+    mask_ = &mask;
+    ready_ = true;
+  }
+  void let_mask_go() {
+    if (mask_ != nullptr) grammar_.masks.let_go(*mask_);
+    mask_ = nullptr;
+    ready_ = false;
+  }
+
   GrammarBook& book_;
   Grammar& grammar_;
   ByteAutomaton::State state_ = 0;
-  std::vector<std::uint64_t> allowed_;
+  TokenMask* mask_ = nullptr;  // held
+  bool ready_ = false;         // has the mask, and the automaton all states behind its tokens
 };
+
+std::int64_t GrammarBook::Grammar::work_for(Constraint& constraint, std::int64_t units,
+                                            const GrammarBook& book) {
+  std::int64_t left = units;
+  while (!constraint.ready_ && !too_costly && left > 0) {
+    if (TokenMask* const known = masks.find_or_null(constraint.state_)) {
+      constraint.take(*known);
+      break;
+    }
+    if (!finding.has_value()) begin_finding(constraint, book);
+    left -= go_on_finding(left, book);
+  }
+  return units - left;
+}
+
+void GrammarBook::Grammar::begin_finding(const Constraint& constraint, const GrammarBook& book) {
+  bound_memory();
+  std::vector<std::uint64_t> words(token_words(book.vocab_tokens_));
+  const std::span<std::uint64_t> bits = words;
+  finding.emplace(Finding{std::move(words), TokenTrie::Walk(constraint.state_, bits)});
+}
+
+// What the automaton did counts, which is the same in whatever portions.
+std::int64_t GrammarBook::Grammar::go_on_finding(std::int64_t units, const GrammarBook& book) {
+  const std::int64_t done_before = automaton.work_done();
+  const std::int64_t portion = std::min(units, book.work_max_ - finding->work + 1);
+  automaton.allow_work(portion);
+  const bool found = book.trie_->find_allowed(automaton, finding->walk);
+  finding->work += automaton.work_done() - done_before;
+  too_costly = automaton.exhausted() || finding->work > book.work_max_;
+  if (too_costly) finding.reset();
+  if (found && !too_costly) end_finding();
+  return portion - automaton.work_left();
+}
+
+void GrammarBook::Grammar::end_finding() {
+  const ByteAutomaton::State state = finding->walk.state();
+  TokenMask& mask = masks.add(state, std::move(finding->words), automaton.size());
+  finding.reset();
+  for (Constraint* const one : constraints) {
+    if (one->state_ == state) one->take(mask);
+  }
+}
+
+// What was found is let go when it is much, but for where constraints are. Not at once where one is
+// ready for its next token: it would have to begin again, and the next one's turn would undo it.
+void GrammarBook::Grammar::bound_memory() {
+  const std::size_t size = automaton.size();
+  const bool awaits_token = std::any_of(
+      constraints.begin(), constraints.end(),
+      [&](const auto* one) { return one->ready_ && size < one->mask_->found_at + kGrowthMax; });
+  if (size < size_max || (awaits_token && size < size_max + kGrowthsMax * kGrowthMax)) return;
+  std::vector<ByteAutomaton::State*> states;
+  for (Constraint* const one : constraints) {
+    one->ready_ = false;
+    states.push_back(&one->state_);
+  }
+  masks.forget_states();
+  automaton.keep_only(states);
+  size_max = std::max(kSizeMax, 2 * automaton.size());
+}
+
+// Where nobody is in that state any more.
+void GrammarBook::Grammar::drop_finding_of(ByteAutomaton::State state) {
+  if (!finding.has_value() || finding->walk.state() != state) return;
+  const bool wanted = std::any_of(constraints.begin(), constraints.end(),
+                                  [&](const auto* one) { return one->state_ == state; });
+  if (!wanted) finding.reset();
+}
 
 GrammarBook::GrammarBook(const Tokenizer& tokenizer, std::int64_t vocab_tokens,
                          std::int64_t work_max)

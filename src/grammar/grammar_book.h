@@ -4,10 +4,12 @@
 // Thread:     open() and the constraints it gives: any; a constraint belongs to one thread at a
 //             time. What constraints of one grammar have found is shared, behind a lock.
 // Memory:     the vocabulary's bytes as a tree, with the first grammar; a grammar's states and the
-//             tokens that each allows, some 20 MiB at most with 128k tokens; kIdleMax grammars that
+//             tokens that each allows, one list for all who are in a state: some 20 MiB with 128k
+//             tokens, and where states are costly what is found at one time; kIdleMax grammars that
 //             nobody uses.
 // Cost:       open(): the grammar, if it is a new one, and 40 ms with the first one of 128k tokens.
-//             A token: a look-up where an output was in this state before; else TokenTrie::allowed.
+//             A token: a look-up where an output was in this state before; else
+//             TokenTrie::find_allowed, which prepare() does in portions.
 // Not here:   grammars (byte_grammar, json_schema), who samples (Engine).
 #pragma once
 
@@ -33,7 +35,8 @@ class GrammarBook {
 
   // What may be done to know which tokens may come next (ByteAutomaton::allow_work), a quarter of a
   // second at most; schemas of JSON need a tenth of it where they need much. A grammar that needs
-  // more, for a text may be read in very many ways, allows nothing any more.
+  // more, for a text may be read in very many ways, allows nothing any more; nor does one of which
+  // a single byte needs more than ByteAutomaton::kByteWorkMax.
   static constexpr std::int64_t kWorkMax = 2'000'000;
 
   // `tokenizer` must outlive this; this must outlive the constraints. The model has so many logits.

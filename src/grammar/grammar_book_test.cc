@@ -164,6 +164,123 @@ TEST_F(GrammarBookTest, AGrammarThatNeedsTooMuchWorkAllowsNothing) {
   EXPECT_EQ(open().error().detail, "a text of this form can be read in too many ways");
 }
 
+// A text that can be read in many ways, so that states are costly: some 600 units a byte.
+class PortionsTest : public GrammarBookTest {
+ protected:
+  static constexpr std::int64_t kPortion = 100;
+
+  static Result<OwnedConstraint> open_costly(GrammarBook& book) {
+    return book.open("costly", [](ByteGrammar& grammar) {
+      return add_regex("[ab]*a[ab]{300}", RegexMatch::kWhole, grammar);
+    });
+  }
+  OwnedConstraint open_costly() { return std::move(open_costly(book_)).value(); }
+  // Behind so many bytes.
+  OwnedConstraint costly_behind(const OwnedConstraint& begin, int bytes, std::uint64_t seed) const {
+    OwnedConstraint out = begin;
+    Prng prng(seed);
+    for (int i = 0; i < bytes; ++i) accept(out, prng.below(2) == 0 ? "a" : "b");
+    return out;
+  }
+  // Work, portion by portion, until it is ready; how much each took.
+  static std::vector<std::int64_t> prepare(const OwnedConstraint& constraint) {
+    std::vector<std::int64_t> took;
+    while (!constraint.get()->is_ready()) took.push_back(constraint.get()->prepare(kPortion));
+    return took;
+  }
+};
+
+TEST_F(PortionsTest, GiveWhatAllAtOnceGives) {
+  const OwnedConstraint all_at_once = costly_behind(open_costly(), 150, 1);
+  const std::vector<std::uint64_t> expected = words(all_at_once);
+  GrammarBook other(tokenizer_, kTokens);
+  const Result<OwnedConstraint> begin = open_costly(other);
+  const OwnedConstraint in_portions = costly_behind(*begin, 150, 1);
+  EXPECT_FALSE(in_portions.get()->is_ready());
+  const std::vector<std::int64_t> took = prepare(in_portions);
+  EXPECT_GT(took.size(), 1U);
+  for (const std::int64_t units : took) {
+    EXPECT_GT(units, 0);
+    EXPECT_LE(units, kPortion + 3'000) << "what is begun is done: a byte";
+  }
+  EXPECT_EQ(words(in_portions), expected);
+  EXPECT_EQ(in_portions.get()->prepare(kPortion), 0) << "there is nothing left to do";
+}
+
+TEST_F(PortionsTest, OfOneAreForAllInItsState) {
+  const OwnedConstraint one = costly_behind(open_costly(), 150, 1);
+  const std::vector<OwnedConstraint> others(5, one);
+  prepare(one);
+  for (const OwnedConstraint& other : others) {
+    EXPECT_TRUE(other.get()->is_ready());
+    EXPECT_EQ(other.get()->allowed().data(), one.get()->allowed().data()) << "one list for all";
+  }
+}
+
+TEST_F(PortionsTest, GoOnWhereTheFirstToAskIsGone) {
+  const OwnedConstraint begin = open_costly();
+  {
+    const OwnedConstraint gone = costly_behind(begin, 150, 1);
+    gone.get()->prepare(1);
+    const OwnedConstraint same = gone;
+    EXPECT_FALSE(same.get()->is_ready());
+  }
+  const OwnedConstraint other = costly_behind(begin, 140, 2);
+  prepare(other);
+  EXPECT_TRUE(allows(other, token('a')));
+}
+
+// In whatever order they have work left, each is done: the states of one grammar take turns.
+TEST_F(PortionsTest, OfSeveralByTurnsMakeAllReady) {
+  const OwnedConstraint begin = open_costly();
+  std::vector<OwnedConstraint> all;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) all.push_back(costly_behind(begin, 150, seed));
+  for (int turns = 0; turns < 1'000; ++turns) {
+    for (const OwnedConstraint& one : all) one.get()->prepare(kPortion);
+  }
+  for (const OwnedConstraint& one : all) EXPECT_TRUE(one.get()->is_ready());
+}
+
+TEST_F(PortionsTest, AreGivenUpWhereAllAtOnceIs) {
+  const auto bytes_until_given_up = [&](std::int64_t units) {
+    GrammarBook book(tokenizer_, kTokens, /*work_max=*/2'500);
+    const Result<OwnedConstraint> constraint = open_costly(book);
+    for (int bytes = 0; bytes < 400; ++bytes) {
+      while (units > 0 && !constraint->get()->is_ready()) constraint->get()->prepare(units);
+      if (constraint->get()->allowed().empty()) return bytes;
+      accept(*constraint, "a");
+    }
+    return -1;
+  };
+  const int all_at_once = bytes_until_given_up(0);
+  EXPECT_GT(all_at_once, 10);
+  EXPECT_EQ(bytes_until_given_up(1), all_at_once);
+  EXPECT_EQ(bytes_until_given_up(100), all_at_once);
+}
+
+// States are let go when they are many. Who waits for its token keeps what it needs for a while,
+// and then its list.
+TEST_F(PortionsTest, AreDoneAgainWhereStatesWereLetGo) {
+  const std::string_view schema = R"({"type":"string","maxLength":30000})";
+  const OwnedConstraint waits = open(schema);
+  accept(waits, "\"abc");
+  const std::vector<std::uint64_t> before = words(waits);
+  const OwnedConstraint through = open(schema);
+  accept(through, "\"");
+  int bytes = 0;
+  for (; bytes < 20'000 && waits.get()->is_ready(); ++bytes) {
+    prepare(through);
+    accept(through, "x");
+  }
+  EXPECT_GT(bytes, 1'000) << "of some 20 states each";
+  EXPECT_FALSE(waits.get()->is_ready());
+  EXPECT_EQ(words(waits), before);
+  prepare(waits);
+  EXPECT_EQ(words(waits), before);
+  accept(waits, "\"");
+  EXPECT_TRUE(waits.get()->is_whole());
+}
+
 // Each thread opens, copies, follows and leaves; two forms by turns, so that grammars come and go.
 TEST_F(GrammarBookTest, ThreadsShareGrammars) {
   const auto write = [](std::string_view schema) {

@@ -44,6 +44,10 @@ struct Begun {
 
 constexpr int kManyChars = 1 << 20;
 
+// Begins of tokens at which somebody looks are work too, of less than a unit each.
+constexpr std::int64_t kLooks = 1024;
+constexpr std::int64_t kLooksWork = 64;
+
 std::size_t text_index(ByteAutomaton::Text text) {
   return static_cast<std::size_t>(text);
 }
@@ -121,21 +125,23 @@ TokenTrie::TokenTrie(const std::vector<std::string>& bytes_of_tokens) {
   nodes_.push_back({.first_token = static_cast<std::uint32_t>(tokens_.size())});
 }
 
-TokenTrie::Sure TokenTrie::set_sure(ByteAutomaton& automaton, ByteAutomaton::State state,
-                                    std::span<std::uint64_t> bits) const {
-  Sure sure;
-  int run = automaton.free_run(state, sure.text);
+// Sets what is sure. False where the automaton has no work left to say.
+bool TokenTrie::begin(ByteAutomaton& automaton, Walk& walk) const {
+  Sure& sure = walk.sure_;
+  int run = automaton.free_run(walk.state_, sure.text = ByteAutomaton::Text::kAny);
   if (run < kLengths.front()) {
-    sure.text = ByteAutomaton::Text::kPlain;
-    run = automaton.free_run(state, sure.text);
+    run = automaton.free_run(walk.state_, sure.text = ByteAutomaton::Text::kPlain);
   }
+  if (automaton.stopped()) return false;
+  walk.way_.resize(depth_max_ + 1);
+  walk.way_[0].state = walk.state_;
   const auto longer = std::upper_bound(kLengths.begin(), kLengths.end(), run);
-  if (longer == kLengths.begin()) return sure;
+  if (longer == kLengths.begin()) return true;
   sure.chars = *(longer - 1);
   const auto& mask =
       masks_[text_index(sure.text)][static_cast<std::size_t>(longer - 1 - kLengths.begin())];
-  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] |= mask[i];
-  return sure;
+  for (std::size_t i = 0; i < walk.bits_.size(); ++i) walk.bits_[i] |= mask[i];
+  return true;
 }
 
 // Sets the bits of all tokens at a node and below; the node behind them.
@@ -145,20 +151,21 @@ std::uint32_t TokenTrie::set_all(const Node& node, std::span<std::uint64_t> bits
   return node.behind;
 }
 
-void TokenTrie::allowed(ByteAutomaton& automaton, ByteAutomaton::State state,
-                        std::span<std::uint64_t> bits) const {
-  const Sure sure = set_sure(automaton, state, bits);
-  // Of the way down: the state behind it, and how many characters it is; more than there may be
-  // where it is not of the sure text alone.
-  struct Step {
-    ByteAutomaton::State state = ByteAutomaton::kDead;
-    int chars = 0;
+bool TokenTrie::find_allowed(ByteAutomaton& automaton, Walk& walk) const {
+  if (walk.way_.empty() && !begin(automaton, walk)) return false;
+  const Sure sure = walk.sure_;
+  std::uint32_t at = walk.at_;
+  const auto stop = [&] {
+    walk.at_ = at;
+    return false;
   };
-  std::vector<Step> way(depth_max_ + 1);
-  way[0].state = state;
-  for (std::uint32_t at = 0; at + 1 < nodes_.size();) {
+  for (std::int64_t looks = 1; at + 1 < nodes_.size(); ++looks) {
+    if (looks % kLooks == 0) {
+      automaton.add_work(kLooksWork);
+      if (automaton.work_left() <= 0) return stop();
+    }
     const Node& node = nodes_[at];
-    const Step& above = way[node.depth];
+    const Walk::Step& above = walk.way_[node.depth];
     const bool is_sure = sure.text == ByteAutomaton::Text::kPlain ? node.is_plain : node.is_text;
     if (is_sure && above.chars + node.height <= sure.chars) {
       at = node.behind;
@@ -167,12 +174,14 @@ void TokenTrie::allowed(ByteAutomaton& automaton, ByteAutomaton::State state,
     if (node.begins && node.is_text) {
       const auto text = node.is_plain ? ByteAutomaton::Text::kPlain : ByteAutomaton::Text::kAny;
       if (node.height <= automaton.free_run(above.state, text)) {
-        at = set_all(node, bits);
+        at = set_all(node, walk.bits_);
         continue;
       }
+      if (automaton.stopped()) return stop();
     }
     const ByteAutomaton::State next = automaton.next(above.state, node.byte);
     if (next == ByteAutomaton::kDead) {
+      if (automaton.stopped()) return stop();
       at = node.behind;
       continue;
     }
@@ -180,12 +189,13 @@ void TokenTrie::allowed(ByteAutomaton& automaton, ByteAutomaton::State state,
                                 ? ByteAutomaton::is_plain(node.byte)
                                 : ByteAutomaton::is_plain(node.byte) || node.byte >= 0x80;
     const int chars = above.chars + (node.begins ? 1 : 0);
-    way[node.depth + std::size_t{1}] = {next, stays_sure ? chars : kManyChars};
+    walk.way_[node.depth + std::size_t{1}] = {next, stays_sure ? chars : kManyChars};
     ++at;
     for (std::uint32_t i = node.first_token; i < nodes_[at].first_token; ++i) {
-      set_bit(tokens_[i], bits);
+      set_bit(tokens_[i], walk.bits_);
     }
   }
+  return true;
 }
 
 }  // namespace stemma

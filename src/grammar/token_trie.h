@@ -4,9 +4,9 @@
 // Thread:     const methods are safe from many threads at once.
 // Memory:     16 bytes a node, of which a vocabulary of 128k tokens has some 300,000; ten bits a
 //             token.
-// Cost:       of allowed(): a look at every begin of a token that the grammar allows, and one more
-//             byte: a microsecond where few bytes may come. Tokens of text alone are not looked at
-//             where any text may come.
+// Cost:       of find_allowed(): a look at every begin of a token that the grammar allows, and one
+//             more byte: a microsecond where few bytes may come. Tokens of text alone are not
+//             looked at where any text may come.
 // Not here:   which bytes a token writes (token_bytes).
 #pragma once
 
@@ -32,10 +32,13 @@ class TokenTrie {
   // By token; what writes no bytes is never allowed.
   explicit TokenTrie(const std::vector<std::string>& bytes_of_tokens);
 
-  // Sets the bits of the tokens that may follow in this state, and no others.
-  // REQUIRES: bits.size() == token_words(number of tokens), all 0.
-  void allowed(ByteAutomaton& automaton, ByteAutomaton::State state,
-               std::span<std::uint64_t> bits) const;
+  // Which tokens may follow in a state, as far as it is known: a value.
+  class Walk;
+
+  // Sets the bits of the tokens that may follow in the walk's state, and no others. False where the
+  // automaton has no work left before all are known: it is to be called again, as long as the
+  // automaton keeps its states.
+  [[nodiscard]] bool find_allowed(ByteAutomaton& automaton, Walk& walk) const;
 
  private:
   // In depth-first order: the first node below this one, if there is one, is the next.
@@ -61,14 +64,36 @@ class TokenTrie {
     int chars = 0;
   };
 
-  Sure set_sure(ByteAutomaton& automaton, ByteAutomaton::State state,
-                std::span<std::uint64_t> bits) const;
+  bool begin(ByteAutomaton& automaton, Walk& walk) const;
   std::uint32_t set_all(const Node& node, std::span<std::uint64_t> bits) const;
 
   std::vector<Node> nodes_;  // and one behind the last
   std::vector<TokenId> tokens_;
   std::array<Masks, 2> masks_;  // of each ByteAutomaton::Text
   std::size_t depth_max_ = 0;
+};
+
+class TokenTrie::Walk {
+ public:
+  // REQUIRES: bits.size() == token_words(number of tokens), all 0; they outlive this.
+  Walk(ByteAutomaton::State state, std::span<std::uint64_t> bits) : state_(state), bits_(bits) {}
+
+  ByteAutomaton::State state() const { return state_; }
+
+ private:
+  friend class TokenTrie;
+  // Of the way down: the state behind it, and how many characters it is; more than there may be
+  // where it is not of the sure text alone.
+  struct Step {
+    ByteAutomaton::State state = ByteAutomaton::kDead;
+    int chars = 0;
+  };
+
+  ByteAutomaton::State state_;
+  std::span<std::uint64_t> bits_;
+  Sure sure_ = {};
+  std::vector<Step> way_ = {};  // empty: it has not begun
+  std::uint32_t at_ = 0;        // the node that is looked at next
 };
 
 }  // namespace stemma

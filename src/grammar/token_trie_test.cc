@@ -12,10 +12,19 @@
 namespace stemma {
 namespace {
 
+// With work in portions of `units`, or all at once.
 std::vector<TokenId> allowed_behind(const TokenTrie& trie, ByteAutomaton& automaton,
-                                    std::string_view text, std::size_t tokens) {
+                                    std::string_view text, std::size_t tokens,
+                                    std::int64_t units = 0) {
   std::vector<std::uint64_t> bits(token_words(static_cast<std::int64_t>(tokens)));
-  trie.allowed(automaton, state_behind(automaton, text), bits);
+  TokenTrie::Walk walk(state_behind(automaton, text), bits);
+  const auto allow_some = [&] {
+    units == 0 ? automaton.allow_any_work() : automaton.allow_work(units);
+  };
+  for (allow_some(); !trie.find_allowed(automaton, walk); allow_some()) {
+    EXPECT_LE(automaton.work_left(), 0) << "it stops for lack of work alone";
+  }
+  automaton.allow_any_work();
   std::vector<TokenId> allowed;
   for (std::size_t token = 0; token < tokens; ++token) {
     if ((bits[token / 64] >> (token % 64) & 1) != 0) allowed.push_back(static_cast<TokenId>(token));
@@ -65,6 +74,31 @@ TEST_P(TokenTrieOf, AllowsWhatEachTokenAloneMay) {
       if (may && !bytes[token].empty()) alone.push_back(static_cast<TokenId>(token));
     }
     ASSERT_EQ(allowed_behind(trie, automaton, text, bytes.size()), alone) << text;
+  }
+}
+
+// States that are not known yet, each time.
+TEST_P(TokenTrieOf, InPortionsAllowsTheSameForTheSameWork) {
+  Prng prng(8);
+  std::vector<std::string> bytes(300);
+  for (std::string& token : bytes) {
+    constexpr std::string_view kPieces[] = {"\"", "w", "rd", " ", "é", "日", "tru", "e", ":", "{"};
+    for (std::int64_t i = prng.below(6); i > 0; --i) token += kPieces[prng.below(10)];
+  }
+  const TokenTrie trie(bytes);
+  ByteAutomaton automaton = automaton_of_schema(GetParam());
+  for (int i = 0; i < 30; ++i) {
+    std::string text = drawn_text(automaton, prng, 40);
+    text.resize(static_cast<std::size_t>(prng.below(std::ssize(text) + 1)));
+    std::vector<std::vector<TokenId>> allowed;
+    std::vector<std::int64_t> work;
+    for (const std::int64_t units : {0, 1, 7, 1'000}) {
+      ByteAutomaton afresh = automaton_of_schema(GetParam());
+      allowed.push_back(allowed_behind(trie, afresh, text, bytes.size(), units));
+      work.push_back(afresh.work_done());
+    }
+    EXPECT_THAT(allowed, testing::Each(allowed[0])) << text;
+    EXPECT_THAT(work, testing::Each(work[0])) << text;
   }
 }
 
