@@ -40,6 +40,7 @@ namespace stemma {
 
 class AdapterLease;
 class Clock;
+class ConstraintQueue;
 class EngineGhosts;
 class Inbox;
 class LoadCosts;
@@ -85,7 +86,8 @@ struct RequestSpec {
   // Requests with this prompt: the others have the ids that follow, and seeds of their own. It is
   // computed once, for all for which there is room when that is done. From 1 to kCopiesMax.
   std::int64_t copies = 1;
-  OwnedConstraint constraint = {};  // stop tokens that it does not allow wait for its end
+  // Stop tokens that it does not allow wait for its end. A costly one has its tokens later.
+  OwnedConstraint constraint = {};
 };
 
 enum class FinishReason : std::uint8_t {
@@ -236,6 +238,7 @@ class Engine {
   void begin_step() STEMMA_REQUIRES_ROLE(engine_thread);
   void end_step(StepReport& report) STEMMA_REQUIRES_ROLE(engine_thread);
   bool chooses_here(const Request& request) const;
+  bool completes(const Request& request, TokenId token) STEMMA_REQUIRES_ROLE(engine_thread);
   void start_step(const KvBatch& batch, std::span<const StepOutput> outputs);
   bool start_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_step(const ComputedStep& step, StepReport& report)
@@ -279,6 +282,7 @@ class Engine {
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<EngineGhosts> ghosts_or_null_;
   std::unique_ptr<ShadowAudit> audit_or_null_;
+  std::unique_ptr<ConstraintQueue> constraints_;
   std::vector<RequestExtra> extras_;
   std::vector<Request*> forked_;      // off the request whose logits are looked at
   std::vector<TokenChoice> choices_;  // of the step that is started

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/prng.h"
 #include "cache/load_costs.h"
+#include "engine/constraint_queue.h"
 #include "engine/engine_ghosts.h"
 #include "engine/inbox.h"
 #include "engine/request_extra.h"
@@ -117,6 +118,8 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
       sampler_(std::make_unique<Sampler>(parts.vocab_tokens)),
       ghosts_or_null_(std::move(own.ghosts_or_null)),
       audit_or_null_(std::move(own.audit_or_null)),
+      constraints_(std::make_unique<ConstraintQueue>(
+          static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max))),
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
   forked_.reserve(static_cast<std::size_t>(kCopiesMax));
   assume_role(engine_thread);
@@ -164,6 +167,7 @@ StepReport Engine::step() {
 void Engine::begin_step() {
   kv_->poll_transfers();
   drain_inbox();
+  constraints_->work();
   if (!scheduler_->plan_step()) return;
   note_started();
   start_step(scheduler_->batch(), scheduler_->outputs());
@@ -228,16 +232,16 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   }
   const bool scores = spec.prompt_logprobs.has_value() && !fork_of.valid();
   const std::int64_t given = scores ? spec.prompt_logprobs_from - 1 : 0;
-  const Request* request = scheduler_->try_submit_or_null({.id = id,
-                                                           .ns = *ns,
-                                                           .prompt = std::move(entry.prompt),
-                                                           .output_tokens_max = spec.max_tokens,
-                                                           .priority = spec.priority,
-                                                           .retention = spec.retention,
-                                                           .adapter = entry.adapter.place(),
-                                                           .fork_of = fork_of,
-                                                           .scores_prompt = scores,
-                                                           .scored_tokens = given});
+  Request* request = scheduler_->try_submit_or_null({.id = id,
+                                                     .ns = *ns,
+                                                     .prompt = std::move(entry.prompt),
+                                                     .output_tokens_max = spec.max_tokens,
+                                                     .priority = spec.priority,
+                                                     .retention = spec.retention,
+                                                     .adapter = entry.adapter.place(),
+                                                     .fork_of = fork_of,
+                                                     .scores_prompt = scores,
+                                                     .scored_tokens = given});
   if (request == nullptr) {
     kv_->close_namespace(*ns);
     return refuse(id, {ErrorCode::kTooLarge, fmt::format("waiting_max: {} requests wait already",
@@ -249,6 +253,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.distinct_prompt.assign(entry.distinct_prompt.begin(), entry.distinct_prompt.end());
   extra.stop_tokens = spec.stop_tokens;
   extra.constraint = spec.constraint;
+  if (extra.constraint.get() != nullptr) constraints_->add(*request, *extra.constraint.get());
   extra.min_tokens = spec.min_tokens;
   extra.logprobs = spec.logprobs;
   extra.prompt_logprobs = spec.prompt_logprobs.value_or(0);
@@ -313,6 +318,7 @@ std::optional<RequestStats> Engine::stop(RequestId id, FinishReason reason) {
 // first of its copies found it.
 EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
+  constraints_->remove(request);
   extra_of(request).constraint = {};
   extra_of(request).adapter = {};
   // They may be long, and it may be a while until the next request takes this place.

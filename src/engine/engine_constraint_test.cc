@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "engine/constraint_queue.h"
+#include "engine/costly_constraint.h"
 #include "engine/hash_model.h"
 #include "engine/hash_prompts.h"
 #include "engine/late_runner.h"
@@ -22,40 +24,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
-
-// Of the tokens below 64 those that leave a rest of 1, 2, 0, 1, ... by three. May end behind
-// `least` of them, and is whole behind `most`.
-class RestsConstraint final : public OutputConstraint {
- public:
-  RestsConstraint(std::int64_t least, std::int64_t most) : least_(least), most_(most) {}
-
-  static bool keeps(std::span<const TokenId> output) {
-    for (std::size_t i = 0; i < output.size(); ++i) {
-      if (output[i] % 3 != static_cast<TokenId>((i + 1) % 3)) return false;
-    }
-    return true;
-  }
-
-  std::unique_ptr<OutputConstraint> clone() const override {
-    return std::make_unique<RestsConstraint>(*this);
-  }
-  std::span<const std::uint64_t> allowed() override {
-    word_ = 0;
-    for (std::int64_t token = 0; token < 64 && !is_whole(); ++token) {
-      if (token % 3 == (tokens_ + 1) % 3) word_ |= std::uint64_t{1} << token;
-    }
-    return {&word_, 1};
-  }
-  bool may_end() override { return tokens_ >= least_; }
-  bool is_whole() override { return tokens_ >= most_; }
-  void accept(TokenId /*token*/) override { ++tokens_; }
-
- private:
-  std::int64_t least_;
-  std::int64_t most_;
-  std::int64_t tokens_ = 0;
-  std::uint64_t word_ = 0;
-};
 
 class EngineConstraint : public ::testing::Test {
  protected:
@@ -78,8 +46,11 @@ class EngineConstraint : public ::testing::Test {
     RequestSpec out;
     out.prompt = hash_text(prompt_tokens);
     out.max_tokens = 12;
-    out.constraint = OwnedConstraint(std::make_unique<RestsConstraint>(least, most));
+    out.constraint = constraint({.least = least, .most = most});
     return out;
+  }
+  static OwnedConstraint constraint(CostlyConstraint::Extent extent) {
+    return OwnedConstraint(std::make_unique<CostlyConstraint>(extent));
   }
 
   RequestId submit(const RequestSpec& asked) {
@@ -123,7 +94,7 @@ TEST_F(EngineConstraint, EveryTokenKeepsToIt) {
     const EngineEvent& end = answer(asked);
     EXPECT_EQ(end.finish, FinishReason::kLength);
     EXPECT_THAT(outputs_[end.request], SizeIs(12));
-    EXPECT_TRUE(RestsConstraint::keeps(outputs_[end.request]));
+    EXPECT_TRUE(CostlyConstraint::keeps(outputs_[end.request]));
   }
 }
 
@@ -203,21 +174,79 @@ TEST_F(EngineConstraint, CopiesGoTheirOwnWays) {
   ASSERT_THAT(outputs_, SizeIs(3));
   for (const auto& [id, output] : outputs_) {
     EXPECT_THAT(output, SizeIs(7));
-    EXPECT_TRUE(RestsConstraint::keeps(output));
+    EXPECT_TRUE(CostlyConstraint::keeps(output));
   }
   EXPECT_NE(outputs_[first], outputs_[RequestId(first.value() + 1)]);
+}
+
+// One that has no form beside 32 whose tokens take 1,500,000 units of work each, a fifth of a
+// second.
+TEST_F(EngineConstraint, CostlyOnesHoldNobodyElseUp) {
+  options_.kv.requests_max = 40;
+  options_.kv.pages = 400;
+  options_.scheduler.waiting_max = 40;
+  options_.scheduler.step_tokens_max = 1'000;
+  open();
+  RequestSpec costly = spec(100, 100, 4);
+  costly.constraint = constraint({.least = 100, .most = 100, .work = 1'500'000});
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 32; ++i) ids.push_back(submit(costly));
+  RequestSpec plain = spec(0, 0, 15);
+  plain.constraint = {};
+  plain.max_tokens = 40;
+  const RequestId other = submit(plain);
+  std::int64_t steps = 0;
+  for (; !ends_.contains(other); ++steps) {
+    const std::int64_t before = CostlyConstraint::work_of_all;
+    for (const EngineEvent& event : engine_->step().events) {
+      if (event.finish != FinishReason::kNone) ends_[event.request] = event;
+    }
+    EXPECT_LE(CostlyConstraint::work_of_all - before, ConstraintQueue::kStepWork + 40);
+  }
+  EXPECT_EQ(steps, 40) << "a token each step";
+  run();
+  for (const RequestId id : ids) {
+    EXPECT_EQ(ends_[id].finish, FinishReason::kLength);
+    EXPECT_EQ(ends_[id].stats.output_tokens, 12);
+  }
+}
+
+// Nobody else is there: steps that compute nothing go on with the work.
+TEST_F(EngineConstraint, ACostlyOneAloneComesToItsEnd) {
+  open();
+  RequestSpec asked = spec(0, 0);
+  asked.constraint = constraint({.least = 5, .most = 5, .work = 7 * ConstraintQueue::kStepWork});
+  const EngineEvent& end = answer(asked);
+  EXPECT_EQ(end.finish, FinishReason::kStop);
+  EXPECT_EQ(end.stats.output_tokens, 5);
+}
+
+TEST_F(EngineConstraint, WhoRestsMayBeCancelled) {
+  open();
+  RequestSpec asked = spec(0, 0);
+  asked.constraint = constraint({.least = 5, .most = 5, .work = 100 * ConstraintQueue::kStepWork});
+  const RequestId id = submit(asked);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(engine_->step().events.size(), 0U);
+  ASSERT_TRUE(engine_->cancel(id).ok());
+  run();
+  EXPECT_EQ(ends_[id].finish, FinishReason::kCancelled);
 }
 
 // Cold, one by one, and then all together: with pages for few, in pieces, queued ahead, preempted.
 TEST_F(EngineConstraint, WhatIsWrittenDependsOnNothingElse) {
   const auto drawn = [](Prng& prng) {
-    RequestSpec asked = spec(prng.below(30), 3 + prng.below(40));
+    RequestSpec asked = spec(0, 0);
     asked.prompt = drawn_hash_prompt(prng);
     asked.prompt.resize(std::min<std::size_t>(asked.prompt.size(), 45));
     asked.max_tokens = 40;
     asked.sampling.temperature = prng.below(2) == 0 ? 0.0F : 2.0F;
     asked.sampling.seed = 5;
     asked.stop_tokens = {1, 17, 33};
+    constexpr std::int64_t kSteps = ConstraintQueue::kStepWork;
+    const std::int64_t works[] = {0, 10, kSteps / 10, 2 * kSteps};
+    asked.constraint = constraint({.least = prng.below(30),
+                                   .most = 3 + prng.below(40),
+                                   .work = works[prng.below(std::ssize(works))]});
     if (prng.below(3) == 0) asked.constraint = {};
     return asked;
   };

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "cache/load_costs.h"
+#include "engine/constraint_queue.h"
 #include "engine/engine_ghosts.h"
 #include "engine/inbox.h"
 #include "engine/request_extra.h"
@@ -50,14 +51,6 @@ Status check_outputs(const ComputedStep& step, const StepExtent& extent) {
   return Error{ErrorCode::kInternal,
                fmt::format("the model gave {} x {} logits instead of {} x {}", logits.outputs,
                            logits.vocab_tokens, outputs, vocab_tokens)};
-}
-
-// Whether the output is all with this token, so that nothing can follow.
-bool completes(const RequestExtra& extra, TokenId token) {
-  OutputConstraint* const constraint = extra.constraint.get();
-  if (constraint == nullptr) return false;
-  constraint->accept(token);
-  return constraint->is_whole();
 }
 
 }  // namespace
@@ -290,6 +283,15 @@ void Engine::accept_chosen(Request& request, std::optional<TokenId> token,
                        : "the model gave logits of which none is a number"});
 }
 
+// Whether the output is all with this token, so that nothing can follow.
+bool Engine::completes(const Request& request, TokenId token) {
+  OutputConstraint* const constraint = extra_of(request).constraint.get();
+  if (constraint == nullptr) return false;
+  constraint->accept(token);
+  constraints_->note_accepted(request);
+  return constraint->is_whole();
+}
+
 std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,
                                                   std::span<const float> logits, TokenId token) {
   const auto wanted = extra_of(request).logprobs;
@@ -309,7 +311,7 @@ void Engine::accept_token(Request& request, TokenId token, std::span<const float
   EngineEvent event = {.request = request.id, .token = token, .stats = {}, .error = {}};
   event.logprobs = logprobs_of(request, logits, token);
   const FinishReason reason = finish_reason(request, token);
-  const bool is_whole = reason != FinishReason::kStop && completes(extra, token);
+  const bool is_whole = reason != FinishReason::kStop && completes(request, token);
   if (reason != FinishReason::kNone && !is_whole) {
     finish(request);
     const EngineEvent end = end_event(request, reason);

@@ -128,8 +128,9 @@ std::int64_t BatchBuilder::add_chunk(Request& request, std::int64_t tokens_max) 
                "only a prefilling request is chunked");
   adopt_published(request);
   const std::int64_t first = request.computed_tokens;
-  std::int64_t chunk = std::min({request.remaining_tokens(), tokens_max, tokens_left(),
-                                 scorable_end(request, first) - first});
+  const std::int64_t wanted = request.remaining_tokens() - (request.rests ? 1 : 0);
+  std::int64_t chunk =
+      std::min({wanted, tokens_max, tokens_left(), scorable_end(request, first) - first});
   chunk = std::min(chunk, kv_.reservable_tokens(request.sequence) - request.computed_tokens);
   if (chunk <= 0) {
     return 0;

@@ -51,8 +51,8 @@ class BatchBuilder {
   // Adds the next token of a running request. REQUIRES: room for it is reserved; budget is left.
   void add_output(Request& request);
 
-  // Adds as many tokens of a prefilling request as `tokens_max`, the budget and the pages that can
-  // be had allow. Returns how many; none is an ordinary outcome.
+  // Adds as many tokens of a prefilling request, but for the last one if it rests, as `tokens_max`,
+  // the budget and the pages that can be had allow. Returns how many; none is an ordinary outcome.
   std::int64_t add_chunk(Request& request, std::int64_t tokens_max);
 
   // Adds what a request in flight computes after the step that is being computed, of which this is

@@ -7,12 +7,18 @@
 namespace stemma {
 namespace {
 
+// Of what `leader` computes before it rests, if it does: its last token comes who knows when.
+std::int64_t soon_tokens(const Request& leader) {
+  return leader.total_tokens() - (leader.rests ? 1 : 0);
+}
+
 // Whether the leader that `waiting` remembers is still at work on what it waits for.
-bool still_waits(const Request& waiting, std::span<Request* const> in_flight) {
+bool still_waits(const KvCache& kv, const Request& waiting, std::span<Request* const> in_flight) {
   const auto leads = [&](const Request* other) {
+    const std::int64_t comes = round_down(soon_tokens(*other), kv.page_size());
     return other->id == waiting.leader && other->state() == RequestState::kPrefilling &&
            other->sequence.publishes() &&
-           other->sequence.published_tokens() < waiting.leader_tokens;
+           other->sequence.published_tokens() < std::min(waiting.leader_tokens, comes);
   };
   return waiting.leader.valid() && std::any_of(in_flight.begin(), in_flight.end(), leads);
 }
@@ -24,7 +30,7 @@ std::int64_t shared_tokens(const KvCache& kv, const Request& waiting, const Requ
   const std::int64_t page_size = kv.page_size();
   const std::int64_t findable = std::ssize(waiting.findable()) - 1;
   const std::int64_t tokens =
-      kv.common_tokens(waiting.ns, leader.ns, std::min(findable, leader.total_tokens()));
+      kv.common_tokens(waiting.ns, leader.ns, std::min(findable, soon_tokens(leader)));
   if (tokens < matched + page_size) return 0;
   const auto first = waiting.tokens.begin();
   const auto other = leader.tokens.begin();
@@ -60,7 +66,7 @@ bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* co
   if (!kv.shares()) {
     return false;
   }
-  if (still_waits(waiting, in_flight)) {
+  if (still_waits(kv, waiting, in_flight)) {
     return true;
   }
   waiting.leader = RequestId();

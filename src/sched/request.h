@@ -58,6 +58,8 @@ class Request {
   Retention retention = Retention::kDefault;
   AdapterId adapter;  // what it is computed with; invalid: the model alone
   bool scores_prompt = false;
+  // Its next token cannot be chosen yet: a step computes nothing whose logits would be for it.
+  bool rests = false;
   std::int32_t slot = 0;        // its place in the slab
   std::size_t queue_place = 0;  // in WaitingList, while it waits
   std::int64_t arrival = 0;     // 0, 1, 2, … in order of submission; kept over preemption

@@ -146,12 +146,12 @@ void Scheduler::keep_for_waiting() {
   }
 }
 
-// Afterwards every running request has room for its next token; but one that is alone may have to
-// wait until copies have landed whose pages it needs.
+// Afterwards every running request that does not rest has room for its next token; but one that is
+// alone may have to wait until copies have landed whose pages it needs.
 void Scheduler::reserve_for_running() {
   for (std::size_t i = 0; i < in_flight_.size();) {
     Request& request = *in_flight_[i];
-    if (request.state() != RequestState::kRunning ||
+    if (request.state() != RequestState::kRunning || request.rests ||
         kv_.reserve(request.sequence, request.total_tokens())) {
       ++i;
       continue;
@@ -171,7 +171,7 @@ void Scheduler::reserve_for_running() {
 void Scheduler::add_running() {
   for (Request* request : in_flight_) {
     const bool has_room = request->sequence.capacity_tokens() >= request->total_tokens();
-    if (request->state() == RequestState::kRunning && has_room) {
+    if (request->state() == RequestState::kRunning && has_room && !request->rests) {
       builder_->add_output(*request);
     }
   }
@@ -264,7 +264,9 @@ void Scheduler::admit_waiting() {
 
 // Nothing can compute: prompts hold each other's pages. The one that stays last fits alone, once
 // nothing is brought up any more: not even what it asked for itself, of which it may use a part.
+// Whoever rests goes on by itself.
 void Scheduler::unstick_prefills() {
+  if (somebody_rests()) return;
   if (builder_->empty() && in_flight() > 0) {
     kv_.give_up_promotions(PromotionUse::kWaiting);
     continue_prefills();
@@ -277,6 +279,11 @@ void Scheduler::unstick_prefills() {
     kv_.give_up_promotions(PromotionUse::kComputing);
     continue_prefills();
   }
+}
+
+bool Scheduler::somebody_rests() const {
+  return std::any_of(in_flight_.begin(), in_flight_.end(),
+                     [](const Request* request) { return request->rests; });
 }
 
 // Of the least urgent ones that which loses least.

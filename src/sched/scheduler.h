@@ -8,8 +8,8 @@
 //
 // Under pressure the running request with the fewest generated tokens (of these, the one that
 // arrived last) gives its pages up and waits again; what it computed is published, so that it comes
-// back cheaply if there was room to keep it. While anything is in flight, each step computes at
-// least one token (I12).
+// back cheaply if there was room to keep it. While anything is in flight that does not rest (its
+// next token cannot be chosen yet), each step computes at least one token (I12).
 //
 // Thread:     engine thread only.                      Invariants: I10, I12, I13.
 // Memory:     a slab of requests_max + waiting_max requests, lists and scratch; fixed at
@@ -157,6 +157,7 @@ class Scheduler {
   void forget_held_back() STEMMA_REQUIRES_ROLE(engine_thread);
   void hold_back(Request& request, Admission why) STEMMA_REQUIRES_ROLE(engine_thread);
   void unstick_prefills() STEMMA_REQUIRES_ROLE(engine_thread);
+  bool somebody_rests() const;
   bool decides_nothing() const;
   bool may_admit() const;
   bool add_all_ahead() STEMMA_REQUIRES_ROLE(engine_thread);

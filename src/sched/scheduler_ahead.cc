@@ -46,12 +46,12 @@ void Scheduler::hold_back(Request& request, Admission why) {
   if (why == Admission::kWaitingForTier) waits_for_tier_.push_back(&request);
 }
 
-// Nobody can be admitted who could not be a step ago, and nobody is to be forked off or has
-// pages on their way.
+// Nobody can be admitted who could not be a step ago, and nobody is to be forked off, has pages on
+// their way or rests.
 bool Scheduler::decides_nothing() const {
   if (!waiting_.empty() && (queue_changed_ || ended_since_plan_ || may_admit())) return false;
   return std::none_of(in_flight_.begin(), in_flight_.end(), [](const Request* request) {
-    return request->forks_waiting > 0 || request->promotion.valid();
+    return request->forks_waiting > 0 || request->promotion.valid() || request->rests;
   });
 }
 

@@ -146,6 +146,47 @@ TEST(Scheduler, AStepTakesNoLongerThanItMayAsFarAsIsKnown) {
   bench.run();
 }
 
+TEST(Scheduler, WhoRestsComputesNothingWhoseTokenWouldBeChosen) {
+  Bench bench(options_for(4, 200));
+  Request& rests = bench.submit(1, text(0, 20), 10);
+  rests.rests = true;
+  bench.submit(2, text(100, 20), 10);
+  EXPECT_EQ(bench.step(), Ids({1, 2}));
+  EXPECT_EQ(rests.computed_tokens, 19) << "all but the token whose logits would be used";
+  EXPECT_EQ(bench.step(), Ids({2}));
+  rests.rests = false;
+  EXPECT_EQ(bench.step(), Ids({2, 1}));
+  EXPECT_EQ(rests.generated_tokens(), 1);
+  rests.rests = true;
+  EXPECT_EQ(bench.step(), Ids({2}));
+  rests.rests = false;
+  bench.run();
+}
+
+TEST(Scheduler, NobodyWaitsForThePageThatALeaderRestsBefore) {
+  Bench bench(options_for(4, 200));
+  Request& leader = bench.submit(1, text(0, 20), 10);
+  bench.submit(2, text(0, 30), 10);
+  leader.rests = true;
+  EXPECT_EQ(bench.step(), Ids({1})) << "its first 16 tokens are for both";
+  EXPECT_EQ(bench.step(), Ids({2}));
+  EXPECT_EQ(bench.scheduler().find_or_null(RequestId(2))->cached_tokens, 16);
+  leader.rests = false;
+  bench.run();
+}
+
+TEST(Scheduler, WhoRestsIsNotTakenForStuck) {
+  Bench bench(options_for(4, 200));
+  Request& one = bench.submit(1, text(0, 20), 10);
+  Request& other = bench.submit(2, text(100, 20), 10);
+  bench.step();
+  one.rests = other.rests = true;
+  EXPECT_EQ(bench.step(), Ids());
+  EXPECT_EQ(bench.scheduler().totals().preemptions, 0);
+  one.rests = other.rests = false;
+  bench.run();
+}
+
 TEST(Scheduler, SharedPrefixesWaitForTheirLeaderAndHoldNobodyElseUp) {
   Bench bench(options_for(16, 64));
   const auto shared = text(0, 64);
