@@ -77,7 +77,8 @@ bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* co
       continue;
     }
     const std::int64_t shared = shared_tokens(kv, waiting, *leader, matched);
-    if (shared > waiting.leader_tokens) {
+    // What is published and not matched is not found for want of windowed pages: none will come.
+    if (shared > waiting.leader_tokens && shared > leader->sequence.published_tokens()) {
       waiting.leader = leader->id;
       waiting.leader_tokens = shared;
     }

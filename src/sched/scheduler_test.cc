@@ -215,6 +215,21 @@ TEST(Scheduler, AWaiterFollowsItsLeaderChunkByChunk) {
   EXPECT_EQ(second.cached_tokens, 16);
 }
 
+// Windows behind the shared beginning have gone: the second finds nothing, and nothing that it
+// could find is still to come.
+TEST(Scheduler, NobodyWaitsForWhatALeaderHasPublishedAlready) {
+  EngineOptions options = options_for(4, 64);
+  options.kv.window_tokens = 8;
+  options.kv.windowed_pages = 16;
+  options.scheduler.chunk_tokens_max = 8;
+  Bench bench(options);
+  bench.submit(1, text(0, 200));
+  for (int i = 0; i < 20; ++i) bench.step();
+  Request& second = bench.submit(2, text(0, 16) + text(900, 3));
+  EXPECT_EQ(bench.step(), (Ids{1, 2}));
+  EXPECT_EQ(second.cached_tokens, 0);
+}
+
 TEST(Scheduler, IfTheLeaderIsCancelledTheNextWaiterComputes) {
   assume_role(engine_thread);
   for (const bool fails : {false, true}) {
