@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/math.h"
 #include "base/prng.h"
 #include "cache/load_costs.h"
 #include "engine/constraint_queue.h"
@@ -70,12 +71,13 @@ Status check_pool(std::string_view name, const KvShape& shape, const KvShape& wa
                            shape.pages, shape.page_size, wanted.pages, wanted.page_size)};
 }
 
-// Of all pools, for each page that a cached text has.
+// Of all pools, for each page that a cached text has: at least one, also where windows are all
+// there is and they are far smaller than texts.
 std::int64_t bytes_a_page(const KvPools& pools) {
   const KvShape& full = pools.full.shape();
   const std::int64_t windowed =
       pools.windowed == nullptr ? 0 : pools.windowed->shape().total_bytes();
-  return full.page_bytes() + windowed / full.pages;
+  return full.page_bytes() + ceil_div(windowed, full.pages);
 }
 
 Status check_windows(const EngineOptions& options, const EngineParts& parts) {

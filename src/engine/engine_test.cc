@@ -67,18 +67,26 @@ class EngineTest : public ::testing::Test {
   }
 
   void open() {
+    const bool windowed = options_.kv.window_tokens > 0;
+    pool_ = make_pool(windowed ? 0 : 1, options_.kv.pages);
+    if (windowed) windowed_pool_ = make_pool(1, options_.kv.windowed_pages);
+    auto engine = Engine::open(options_, {.runner = model_,
+                                          .pools = {*pool_, windowed_pool_.get()},
+                                          .vocab_tokens = kVocab,
+                                          .clock = clock_});
+    ASSERT_TRUE(engine.ok()) << to_string(engine.error());
+    engine_ = std::move(engine).value();
+  }
+
+  std::unique_ptr<KvPool> make_pool(std::int64_t layers, std::int64_t pages) const {
     ThreadPool threads(1);
-    const KvShape shape = {.layers = 1,
-                           .pages = options_.kv.pages,
+    const KvShape shape = {.layers = layers,
+                           .pages = pages,
                            .page_size = options_.kv.page_size,
                            .heads = 1,
                            .head_dim = 4,
                            .dtype = DType::kF32};
-    pool_ = std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
-    auto engine = Engine::open(
-        options_, {.runner = model_, .pools = {*pool_}, .vocab_tokens = kVocab, .clock = clock_});
-    ASSERT_TRUE(engine.ok()) << to_string(engine.error());
-    engine_ = std::move(engine).value();
+    return std::move(make_kv_pool(shape, KvLayout::kLayerFirst, threads)).value();
   }
 
   static RequestSpec spec(std::vector<TokenId> prompt, std::int64_t max_tokens) {
@@ -110,6 +118,7 @@ class EngineTest : public ::testing::Test {
   FakeClock clock_;
   NextToken model_;
   std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<KvPool> windowed_pool_;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -471,6 +480,19 @@ TEST_F(EngineTest, SaysWhatMoreRoomWouldBeWorth) {
   EXPECT_EQ(numbers.by_name["stemma_ghost_lookup_pages"], 800);
   EXPECT_EQ(numbers.by_name["stemma_ghost_hit_pages_same"], 0);
   EXPECT_EQ(numbers.by_name["stemma_ghost_hit_pages_double"], 720);
+}
+
+// Three windowed pages for 450 others: texts have more pages than all their windows have bytes.
+TEST_F(EngineTest, SaysWhatMoreRoomWouldBeWorthWhereEveryLayerHasAWindow) {
+  options_.ghost_pages_per_sample = 1;
+  options_.kv.page_size = 2;
+  options_.kv.pages = 450;
+  options_.kv.window_tokens = 2;
+  options_.kv.windowed_pages = 3;
+  open();
+  ASSERT_TRUE(engine_->submit(spec({1, 2, 3, 4, 5}, 2)).ok());
+  run();
+  EXPECT_FALSE(engine_->cache_advice().empty());
 }
 
 TEST_F(EngineTest, SaysWhoHoldsPages) {
