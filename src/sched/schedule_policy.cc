@@ -1,8 +1,9 @@
 // Every order ends in the order of arrival, so no two entries are equal and std::sort, which
 // neither allocates nor keeps equal entries in place, gives one answer.
 //
-// dfs-weight: sorted by their matched prefixes, the entries of one subtree of the radix tree lie
-// side by side, so that the tree needs not be seen: a group is a subtree, its size is the weight.
+// dfs-weight: what the entries of a group have in common leads to a subtree of the radix tree, and
+// the page behind it parts them into its children: the tree needs not be seen, and a token of a
+// matched prefix is looked at once or twice. The size of a group is its weight.
 #include "sched/schedule_policy.h"
 
 #include <algorithm>
@@ -55,9 +56,19 @@ void sort_by_response_ratio(std::span<QueueEntry> entries) {
   });
 }
 
-std::size_t common_tokens(std::span<const TokenId> a, std::span<const TokenId> b) {
-  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first -
-                                  a.begin());
+// What all entries have in common, of which the first depth_tokens are known to be. Whole prefixes
+// are compared first: that is quick, and nearly all are equal as far as they are looked at.
+std::size_t common_tokens(std::span<const QueueEntry> entries, std::size_t depth_tokens) {
+  const std::span<const TokenId> first = entries.front().matched;
+  std::size_t common = first.size();
+  for (const QueueEntry& entry : entries.subspan(1)) {
+    common = std::min(common, entry.matched.size());
+    const auto a = first.first(common).subspan(depth_tokens);
+    const auto b = entry.matched.first(common).subspan(depth_tokens);
+    if (std::ranges::equal(a, b)) continue;
+    common = depth_tokens + static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+  }
+  return common;
 }
 
 }  // namespace
@@ -141,72 +152,68 @@ void QueueOrder::shuffle(std::span<QueueEntry> entries) {
 }
 
 void QueueOrder::sort_by_weight(std::span<QueueEntry> entries) {
-  std::sort(entries.begin(), entries.end(), [](const QueueEntry& a, const QueueEntry& b) {
-    const auto order = std::lexicographical_compare_three_way(a.matched.begin(), a.matched.end(),
-                                                              b.matched.begin(), b.matched.end());
-    return std::is_neq(order) ? std::is_lt(order) : arrived_before(a, b);
-  });
   emitted_.clear();
   groups_.clear();
   emit_subtree(entries, 0);
   std::copy(emitted_.begin(), emitted_.end(), entries.begin());
 }
 
-// Emits a subtree: `sorted` are its entries, which have their first depth_tokens in common. The
-// entries that end there are the first ones; they go after all of its children.
-void QueueOrder::emit_subtree(std::span<QueueEntry> sorted, std::size_t depth_tokens) {
-  if (sorted.empty()) {
+// Emits a subtree: the entries that have their first depth_tokens in common. Those that end at its
+// root go after all of its children.
+void QueueOrder::emit_subtree(std::span<QueueEntry> entries, std::size_t depth_tokens) {
+  if (entries.empty()) {
     return;
   }
   const auto page = static_cast<std::size_t>(rules_.page_size);
-  const std::size_t common = common_tokens(sorted.front().matched, sorted.back().matched);
-  const std::size_t depth = std::max(depth_tokens, round_down(common, page));
+  const std::size_t depth = round_down(common_tokens(entries, depth_tokens), page);
+  const auto children =
+      std::partition(entries.begin(), entries.end(),
+                     [&](const QueueEntry& entry) { return entry.matched.size() == depth; });
+  const std::span<QueueEntry> own(entries.begin(), children);
+  const std::span<QueueEntry> rest(children, entries.end());
   const std::size_t first_group = groups_.size();
-  const std::size_t own = find_groups(sorted, depth);
+  find_groups(rest, depth);
   const std::size_t groups_end = groups_.size();
   for (std::size_t i = first_group; i < groups_end; ++i) {
     const Group group = groups_[i];
-    emit_subtree(sorted.subspan(static_cast<std::size_t>(group.first),
-                                static_cast<std::size_t>(group.count)),
-                 depth + page);
+    emit_subtree(
+        rest.subspan(static_cast<std::size_t>(group.first), static_cast<std::size_t>(group.count)),
+        depth + page);
   }
   groups_.resize(first_group);
-  for (const QueueEntry& entry : sorted.first(own)) {
-    emitted_.push_back(entry);
-  }
+  std::sort(own.begin(), own.end(), arrived_before);
+  emitted_.insert(emitted_.end(), own.begin(), own.end());
 }
 
-// Pushes the children of a subtree, heaviest first (ties: the one that was waited for first), and
-// returns how many entries end at the subtree's root.
-std::size_t QueueOrder::find_groups(std::span<QueueEntry> sorted, std::size_t depth_tokens) {
-  const auto ends_here = [&](const QueueEntry& entry) {
-    return entry.matched.size() == depth_tokens;
-  };
+// Pushes the children of a subtree, of which `rest` are the entries, heaviest first (ties: the one
+// that was waited for first). Afterwards those of a child lie side by side.
+void QueueOrder::find_groups(std::span<QueueEntry> rest, std::size_t depth_tokens) {
   const auto page_at = [&](const QueueEntry& entry) {
     return entry.matched.subspan(depth_tokens, static_cast<std::size_t>(rules_.page_size));
   };
-  const auto own = static_cast<std::size_t>(
-      std::find_if_not(sorted.begin(), sorted.end(), ends_here) - sorted.begin());
+  const auto alike = [&](const QueueEntry& a, const QueueEntry& b) {
+    return std::ranges::equal(page_at(a), page_at(b));
+  };
+  const auto is_first = [&](const QueueEntry& entry) { return alike(entry, rest.front()); };
+  if (!std::all_of(rest.begin(), rest.end(), is_first)) {
+    std::sort(rest.begin(), rest.end(), [&](const QueueEntry& a, const QueueEntry& b) {
+      return std::ranges::lexicographical_compare(page_at(a), page_at(b));
+    });
+  }
   const std::size_t first_group = groups_.size();
-  for (std::size_t begin = own; begin < sorted.size();) {
-    const auto page = page_at(sorted[begin]);
-    std::size_t end = begin;
-    while (end < sorted.size() && std::ranges::equal(page_at(sorted[end]), page)) {
-      ++end;
-    }
+  for (std::size_t begin = 0, end = 0; begin < rest.size(); begin = end) {
+    while (end < rest.size() && alike(rest[end], rest[begin])) ++end;
     groups_.push_back({static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end - begin)});
-    begin = end;
   }
   const auto earliest = [&](const Group& group) {
-    const auto members = sorted.subspan(static_cast<std::size_t>(group.first),
-                                        static_cast<std::size_t>(group.count));
+    const auto members =
+        rest.subspan(static_cast<std::size_t>(group.first), static_cast<std::size_t>(group.count));
     return std::min_element(members.begin(), members.end(), arrived_before)->arrival;
   };
   std::sort(groups_.begin() + static_cast<std::ptrdiff_t>(first_group), groups_.end(),
             [&](const Group& a, const Group& b) {
               return a.count != b.count ? a.count > b.count : earliest(a) < earliest(b);
             });
-  return own;
 }
 
 std::optional<std::int64_t> shortest_uncached_chunk_limit(

@@ -2,7 +2,7 @@
 //
 // Thread:     engine thread only (QueueOrder keeps scratch memory and a generator).
 // Memory:     scratch for `entries_max` entries, fixed at construction.
-// Cost:       O(n log n) comparisons; dfs-weight compares tokens.
+// Cost:       O(n log n) comparisons; dfs-weight reads all matched tokens too.
 // Not here:   whether a request fits (batch_builder), names of policies (stemma/options.h).
 #pragma once
 
@@ -64,8 +64,8 @@ class QueueOrder {
 
   void shuffle(std::span<QueueEntry> entries);
   void sort_by_weight(std::span<QueueEntry> entries);
-  void emit_subtree(std::span<QueueEntry> sorted, std::size_t depth_tokens);
-  std::size_t find_groups(std::span<QueueEntry> sorted, std::size_t depth_tokens);
+  void emit_subtree(std::span<QueueEntry> entries, std::size_t depth_tokens);
+  void find_groups(std::span<QueueEntry> rest, std::size_t depth_tokens);
 
   Rules rules_;
   Prng prng_;

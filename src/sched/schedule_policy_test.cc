@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/prng.h"
+
 namespace stemma {
 namespace {
 
@@ -186,6 +188,59 @@ TEST(SchedulePolicy, DfsWeightPartsPrefixesAtPages) {
   EXPECT_EQ(order({.policy = kDfsWeight, .page_size = 1},
                   {{1, 0, 0, 0, {7, 7}}, {2, 1, 0, 0, {1, 2}}, {3, 2, 0, 0, {1, 3}}}),
             (Names{2, 3, 1}));
+}
+
+// A tree of prefixes, page by page, and who waits where: dfs-weight as it is told.
+struct PageTree {
+  void add(const Waiting& waiting, std::int64_t page_size, std::size_t depth = 0) {
+    ++weight;
+    if (earliest < 0 || waiting.arrival < earliest) earliest = waiting.arrival;
+    if (depth == waiting.matched.size()) {
+      ends[waiting.arrival] = waiting.name;
+      return;
+    }
+    const auto begin = waiting.matched.begin() + static_cast<std::ptrdiff_t>(depth);
+    children[{begin, begin + page_size}].add(waiting, page_size,
+                                             depth + static_cast<std::size_t>(page_size));
+  }
+
+  void emit(Names& names) const {
+    std::vector<const PageTree*> heaviest;
+    for (const auto& [page, child] : children) heaviest.push_back(&child);
+    std::sort(heaviest.begin(), heaviest.end(), [](const PageTree* a, const PageTree* b) {
+      return a->weight != b->weight ? a->weight > b->weight : a->earliest < b->earliest;
+    });
+    for (const PageTree* child : heaviest) child->emit(names);
+    for (const auto& [arrival, name] : ends) names.push_back(name);
+  }
+
+  std::int64_t weight = 0;
+  std::int64_t earliest = -1;
+  std::map<std::vector<TokenId>, PageTree> children;
+  std::map<std::int64_t, int> ends;  // by arrival
+};
+
+TEST(SchedulePolicy, DfsWeightIsTheOrderOfTheTreeOfPages) {
+  Prng prng(7);
+  for (int round = 0; round < 2000; ++round) {
+    SCOPED_TRACE(round);
+    const std::int64_t page_size = 1 + prng.below(3);
+    const std::int64_t count = 1 + prng.below(24);
+    std::vector<Waiting> waiting;
+    PageTree tree;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto name = static_cast<std::int32_t>(i);
+      waiting.push_back({.name = name, .arrival = (i * 7 + round) % 29});
+      const std::int64_t tokens = page_size * prng.below(6);
+      for (std::int64_t k = 0; k < tokens; ++k) {
+        waiting.back().matched.push_back(prng.below(3) == 0 ? 2 : 1);
+      }
+      tree.add(waiting.back(), page_size);
+    }
+    Names wanted;
+    tree.emit(wanted);
+    EXPECT_EQ(order({.policy = kDfsWeight, .page_size = page_size}, waiting), wanted);
+  }
 }
 
 TEST(SchedulePolicy, RandomIsAPermutationThatItsSeedDecides) {
