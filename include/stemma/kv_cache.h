@@ -140,8 +140,9 @@ class KvCache {
   // Begins to bring up what lower tiers have of `tokens` beyond what begin would find now; a name
   // for it, to be released. nullopt if there is nothing, or too much is under way.
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
-  // Whether it is better to wait for it than to compute.
-  bool worth_waiting(PromotionId id) const;
+  // Whether it is not too much for a text that nobody brings up yet: if so, nullopt says "nothing".
+  bool can_promote(NamespaceId ns, std::span<const TokenId> tokens) const;
+  bool worth_waiting(PromotionId id) const;  // for it, rather than compute
   // Whether try_promote may find more of `tokens` once it has ended: it brings a text of which this
   // one has but the beginning, or was given up.
   bool may_bring_more(PromotionId id, NamespaceId ns, std::span<const TokenId> tokens) const;
@@ -174,11 +175,11 @@ class KvCache {
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
   // The same of page stores, as far as they know without asking anybody (the disk does).
   std::int64_t probe_stores(NamespaceId ns, std::span<const TokenId> tokens);
+  bool asks_stores() const;  // what some of them have is known only when they have answered
 
   // A step computed `tokens` prompt tokens, from `first_token` of their texts on average.
   void note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us);
-  // Pages of the device, and what its tiers count.
-  void visit_metrics(MetricVisitor& visitor) const;
+  void visit_metrics(MetricVisitor& visitor) const;  // pages, and what tiers count
 
   // For people: why begin finds no more of `tokens`. REQUIRES: shares(); tokens not empty.
   PrefixEndReport why_ends(NamespaceId ns, std::span<const TokenId> tokens) const;
@@ -223,8 +224,7 @@ class KvCache {
   // and publishes nothing any more, nor does what has begun in these namespaces and holds none;
   // what begins now uses them afresh. kTooLarge: too many wait. REQUIRES: no step is in flight.
   Result<PurgeId> purge(std::span<const NamespaceFamily> namespaces);
-  // What became of it; nullopt if too many have been asked for since.
-  std::optional<PurgeReport> purge_report(PurgeId id) const;
+  std::optional<PurgeReport> purge_report(PurgeId id) const;  // nullopt: too many came since
 
   // See RadixPrefixCache::set_quota, of the pages of the device; of host memory, if there is any,
   // the same share. Nothing where nothing is shared. REQUIRES: 0 <= pages <= total_pages().
@@ -248,12 +248,12 @@ class KvCache {
   std::int64_t free_rows() const;
   std::int64_t page_size() const noexcept { return options_.page_size; }
   std::int64_t total_pages() const noexcept { return options_.pages; }
-  // Whether pages of one request can serve another: false for the cache "none".
-  bool shares() const { return prefix_->shares(); }
+  bool shares() const { return prefix_->shares(); }  // pages of one request with others: not "none"
   std::uint64_t epoch() const;  // equal ones mean that an earlier probe still holds
   PrefixUsage usage() const { return prefix_->usage(); }
   std::int64_t evicted_pages() const;  // since opening
   const KvCacheOptions& options() const noexcept { return options_; }
+  std::int64_t now_us() const;  // on its clock
 
   // Checks I1, I2, I3 and I5; the first contradiction, or nullopt. O(pages + tokens); allocates.
   std::optional<std::string> audit() const;

@@ -57,7 +57,8 @@ struct TierOptions {
   // After which an operation of a page store is given up. As above, a year at most.
   std::int64_t store_deadline_us = 2'000'000;
 
-  // Texts of which pages are being brought up at the same time, at most.
+  // Texts of which pages are being brought up at the same time, at most. A quarter of these places
+  // are left to texts of host memory, half of them to texts whose turn has come.
   std::int64_t promotions_max = 16;
 };
 

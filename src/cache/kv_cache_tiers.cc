@@ -69,6 +69,13 @@ std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const 
   return tiering_->try_promote(text.shared_ns, text.shared);
 }
 
+bool KvCache::can_promote(NamespaceId ns, std::span<const TokenId> tokens) const {
+  if (tiering_ == nullptr) return true;
+  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
+  return tiering_->can_promote(ns, text.own) &&
+         (!text.shared_ns.valid() || tiering_->can_promote(text.shared_ns, text.shared));
+}
+
 bool KvCache::worth_waiting(PromotionId id) const {
   return tiering_->promotions().worth_waiting(id);
 }
@@ -169,6 +176,10 @@ std::int64_t KvCache::probe_stores(NamespaceId ns, std::span<const TokenId> toke
   return find_below(Tier::kDisk, ns, tokens);
 }
 
+bool KvCache::asks_stores() const {
+  return tiering_ != nullptr && tiering_->asks_stores();
+}
+
 // In host memory, or in page stores.
 std::int64_t KvCache::find_below(Tier tier, NamespaceId ns, std::span<const TokenId> tokens) const {
   if (tiering_ == nullptr) return 0;
@@ -178,6 +189,10 @@ std::int64_t KvCache::find_below(Tier tier, NamespaceId ns, std::span<const Toke
     return tier == Tier::kHost ? tiering_->probe_host(part_ns, part)
                                : tiering_->probe_stores(tree().digest(part_ns), part);
   });
+}
+
+std::int64_t KvCache::now_us() const {
+  return clock_.now_us();
 }
 
 void KvCache::note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us) {

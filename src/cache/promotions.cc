@@ -11,17 +11,21 @@ Promotions::Promotions(const Promotion::Parts& parts) : clock_(parts.clock) {
   for (std::int64_t i = 0; i < parts.options.promotions_max; ++i) places_.emplace_back(parts);
 }
 
+std::optional<PromotionId> Promotions::try_join(NamespaceId ns, std::span<const TokenId> tokens,
+                                                Tier target) {
+  for (Place& place : places_) {
+    if (place.id < 0 || !place.promotion.covers(ns, tokens, target)) continue;
+    ++place.users;
+    return PromotionId(place.id);
+  }
+  return std::nullopt;
+}
+
 std::optional<PromotionId> Promotions::try_begin(NamespaceId ns, std::span<const TokenId> tokens,
                                                  Tier target) {
-  Place* unused = nullptr;
-  for (Place& place : places_) {
-    if (place.id >= 0 && place.promotion.covers(ns, tokens, target)) {
-      ++place.users;
-      return PromotionId(place.id);
-    }
-    if (place.id < 0 && !place.promotion.active()) unused = &place;
-  }
-  if (unused == nullptr) return std::nullopt;
+  const auto is_free = [](const Place& place) { return place.is_free(); };
+  const auto unused = std::find_if(places_.rbegin(), places_.rend(), is_free);
+  STEMMA_CHECK(unused != places_.rend(), "there is a place for it");
   const std::int64_t id = next_id_++;
   unused->promotion.begin(ns, tokens, target, id);
   if (!unused->promotion.active()) return std::nullopt;
@@ -32,9 +36,9 @@ std::optional<PromotionId> Promotions::try_begin(NamespaceId ns, std::span<const
   return PromotionId(id);
 }
 
-bool Promotions::has_place() const {
-  return std::any_of(places_.begin(), places_.end(),
-                     [](const Place& place) { return place.id < 0 && !place.promotion.active(); });
+std::int64_t Promotions::free_places() const {
+  return std::count_if(places_.begin(), places_.end(),
+                       [](const Place& place) { return place.is_free(); });
 }
 
 bool Promotions::worth_waiting(PromotionId id) const {

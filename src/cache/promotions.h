@@ -24,12 +24,15 @@ class Promotions {
  public:
   explicit Promotions(const Promotion::Parts& parts);
 
-  // Begins to bring up what lower tiers have of `tokens`, or takes part in what is under way; its
-  // name until release. nullopt if there is nothing to bring, or no place to do it in.
+  // Takes part in what is under way; its name until release. nullopt if that has nothing more of
+  // `tokens`.
+  std::optional<PromotionId> try_join(NamespaceId ns, std::span<const TokenId> tokens, Tier target);
+  // Begins to bring up what lower tiers have of `tokens`; its name until release. nullopt if there
+  // is nothing to bring. REQUIRES: free_places() > 0.
   std::optional<PromotionId> try_begin(NamespaceId ns, std::span<const TokenId> tokens,
                                        Tier target);
-  // Whether try_begin has a place for a text of its own.
-  bool has_place() const;
+  // For texts of their own.
+  std::int64_t free_places() const;
   // Whether who waits should go on waiting.
   bool worth_waiting(PromotionId id) const;
   // Whether it is, or was, of a text that begins with all of `tokens`, and was not given up.
@@ -71,6 +74,7 @@ class Promotions {
  private:
   struct Place {
     explicit Place(const Promotion::Parts& parts) : promotion(parts) {}
+    bool is_free() const { return id < 0 && !promotion.active(); }
     Promotion promotion;
     Tier target = Tier::kDevice;
     std::int64_t id = -1;  // −1: unused

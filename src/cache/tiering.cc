@@ -312,13 +312,37 @@ std::size_t Tiering::stored_pages(const NamespaceDigest& digest, std::span<const
 }
 
 std::optional<PromotionId> Tiering::try_promote(NamespaceId ns, std::span<const TokenId> tokens) {
-  return promotions_.try_begin(ns, whole_pages(tokens), Tier::kDevice);
+  const auto text = whole_pages(tokens);
+  if (const auto joined = promotions_.try_join(ns, text, Tier::kDevice)) return joined;
+  if (!can_promote(ns, tokens)) return std::nullopt;
+  return promotions_.try_begin(ns, text, Tier::kDevice);
+}
+
+// Some places are left to texts of host memory, which hangs never: page stores may.
+bool Tiering::can_promote(NamespaceId ns, std::span<const TokenId> tokens) const {
+  const std::int64_t free_places = promotions_.free_places();
+  if (free_places > options_.promotions_max / 4) return true;
+  return free_places > 0 && host_has_more(ns, whole_pages(tokens));
+}
+
+// Than the device; of windows it is not known.
+bool Tiering::host_has_more(NamespaceId ns, std::span<const TokenId> tokens) const {
+  const bool windowed = device_.windowed_or_null != nullptr;
+  const std::int64_t has = windowed ? 0 : device_.tree.probe(ns, tokens).matched_tokens;
+  return probe_host(ns, tokens) > has;
+}
+
+bool Tiering::asks_stores() const {
+  return std::any_of(stores_.begin(), stores_.end(),
+                     [](const PageStore* store) { return !store->lookup_is_local(); });
 }
 
 bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
   if (stores_.empty()) return true;
-  if (!promotions_.has_place()) return false;
-  const auto id = promotions_.try_begin(ns, whole_pages(tokens), Tier::kHost);
+  if (promotions_.free_places() <= options_.promotions_max / 2) return false;
+  const auto text = whole_pages(tokens);
+  auto id = promotions_.try_join(ns, text, Tier::kHost);
+  if (!id.has_value()) id = promotions_.try_begin(ns, text, Tier::kHost);
   if (id.has_value()) promotions_.leave(*id);
   return true;
 }

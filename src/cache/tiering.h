@@ -102,13 +102,16 @@ class Tiering {
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
   // Tokens of `tokens` in page stores that know without asking anybody. Counts as a use of them.
   std::int64_t probe_stores(const NamespaceDigest& digest, std::span<const TokenId> tokens);
-  // See Promotions. `tokens` are cut to whole pages.
+  // See KvCache. `tokens` are cut to whole pages.
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
+  bool can_promote(NamespaceId ns, std::span<const TokenId> tokens) const;
+  bool asks_stores() const;
   // See KvCache.
   bool may_bring_more(PromotionId id, NamespaceId ns, std::span<const TokenId> tokens) const {
     return !promotions_.serves(id, ns, whole_pages(tokens));
   }
-  // Brings from page stores to host memory, unless too much is under way.
+  // Brings from page stores to host memory, unless too much is under way: it leaves half of all
+  // places to texts whose turn has come.
   bool try_prefetch(NamespaceId ns, std::span<const TokenId> tokens);
   Promotions& promotions() noexcept { return promotions_; }
   Loans& loans() noexcept { return loans_; }
@@ -162,6 +165,7 @@ class Tiering {
   void begin_next();
   void demote_ahead();
   bool is_covered(const ColdLeaf& cold, int& looks);
+  bool host_has_more(NamespaceId ns, std::span<const TokenId> tokens) const;
   std::size_t stored_pages(const NamespaceDigest& digest, std::span<const PageKey> keys);
   std::optional<std::string> audit_windowed() const;
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;

@@ -126,6 +126,10 @@ void BatchBuilder::forget(const Request& request) {
 std::int64_t BatchBuilder::add_chunk(Request& request, std::int64_t tokens_max) {
   STEMMA_CHECK(request.state() == RequestState::kPrefilling,
                "only a prefilling request is chunked");
+  if (may_look_below(request)) {
+    look_below(request);
+    if (request.promotion.valid()) kv_.promotion_started(request.promotion);
+  }
   adopt_published(request);
   const std::int64_t first = request.computed_tokens;
   const std::int64_t wanted = request.remaining_tokens() - (request.rests ? 1 : 0);
@@ -201,12 +205,48 @@ bool BatchBuilder::has_room_beside(const Request& request, std::int64_t matched_
 
 // Lower tiers are asked when nothing else is in the way; what takes too long is not waited for.
 bool BatchBuilder::waits_for_tier(Request& request) {
-  if (!request.looked_below) {
-    request.looked_below = true;
-    ++request.looks;
+  if (!request.looked_below) look_below(request);
+  if (has_waited(request)) return false;
+  return !request.looked_below ||
+         (request.promotion.valid() && kv_.worth_waiting(request.promotion));
+}
+
+// Where too much is under way, it has not looked and asks again: waiting, as long as it would wait
+// for what it asks for, then before each chunk.
+void BatchBuilder::look_below(Request& request) {
+  if (request.asked_us < 0 || kv_.can_promote(request.ns, request.findable())) {
     request.promotion = kv_.try_promote(request.ns, request.findable()).value_or(PromotionId());
   }
-  return request.promotion.valid() && kv_.worth_waiting(request.promotion);
+  const bool lacks = !request.promotion.valid() && lacks_place(request);
+  if (lacks && request.asked_us < 0) request.asked_us = kv_.now_us();
+  request.looked_below = !lacks;
+  if (request.looked_below) ++request.looks;
+}
+
+// Whether lower tiers have more of it, or may have, and too much is under way.
+bool BatchBuilder::lacks_place(Request& request) const {
+  if (kv_.can_promote(request.ns, request.findable())) return false;
+  return kv_.asks_stores() || reachable_tokens(kv_, request) > matched_tokens(kv_, request);
+}
+
+// For all that it waits, since it first asked in vain. Where pages came since then, its tier does
+// not hang, and what was begun for it at last is waited for as any other.
+bool BatchBuilder::has_waited(const Request& request) const {
+  if (request.asked_us < 0) return false;
+  const std::int64_t waited_us = kv_.now_us() - request.asked_us;
+  if (waited_us < kv_.options().tiers.load_wait_us) return false;
+  return !request.promotion.valid() || !kv_.pages_arriving(waited_us);
+}
+
+bool BatchBuilder::may_look_below(const Request& request) const {
+  return request.state() == RequestState::kPrefilling && !request.looked_below &&
+         kv_.can_promote(request.ns, request.findable());
+}
+
+bool BatchBuilder::may_wait_no_more(const Request& request) const {
+  if (has_waited(request)) return true;
+  return request.promotion.valid() ? !kv_.worth_waiting(request.promotion)
+                                   : kv_.can_promote(request.ns, request.findable());
 }
 
 bool BatchBuilder::can_borrow(const Request& request) const {

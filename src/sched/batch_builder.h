@@ -75,6 +75,13 @@ class BatchBuilder {
     return pages_suffice(request, cached_tokens, in_flight, kv_.available_pages());
   }
 
+  // Whether a request in flight asks lower tiers before its next chunk, which it could not before.
+  bool may_look_below(const Request& request) const;
+
+  // Whether a request that waited for a tier when it was tried might be admitted now: what it waits
+  // for has ended, or can begin, or it has waited for long enough.
+  bool may_wait_no_more(const Request& request) const;
+
   // Ends the loans of the step, which has retired. False if one could not be settled: the step is
   // void.
   [[nodiscard]] bool settle_loans();
@@ -102,6 +109,9 @@ class BatchBuilder {
                        std::span<Request* const> in_flight) const;
   bool windows_suffice(const Request& request, std::span<Request* const> in_flight) const;
   bool waits_for_tier(Request& request);
+  void look_below(Request& request);
+  bool lacks_place(Request& request) const;
+  bool has_waited(const Request& request) const;
   bool can_borrow(const Request& request) const;
   void borrow_arriving(Request& request);
   bool return_loan(Request& request);

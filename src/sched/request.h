@@ -91,9 +91,10 @@ class Request {
 
   // What lower tiers bring for it: asked when there is room for it, and again where another's text
   // or others' needs have ended that early (`looks`: how often), until its prompt is computed.
-  // `promoted` is what came of it.
+  // `promoted` is what came of it. Where too much is under way it asks again: since `asked_us`.
   bool looked_below = false;
   std::int32_t looks = 0;
+  std::int64_t asked_us = -1;  // -1: not in vain
   bool prefetched = false;
   PromotionId promotion;
   PromotionOutcome promoted;

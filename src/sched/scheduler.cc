@@ -94,7 +94,7 @@ bool Scheduler::plan_step() {
   unstick_prefills();
   prefetch_waiting();
   STEMMA_CHECK(!builder_->empty() || idle() || !in_flight_.empty() || kv_.transfers_underway() ||
-                   held_back_ == Admission::kWaitingForTier,
+                   !waits_for_tier_.empty(),
                "I12: the queue moves on");
   return !builder_->empty();
 }
@@ -212,6 +212,7 @@ void Scheduler::continue_prefills() {
   for (Request* request : in_flight_) {
     if (request->state() == RequestState::kPrefilling) {
       builder_->add_chunk(*request, chunk_limit(*request));
+      let_ended_promotion_go(*request);
     }
   }
 }
@@ -320,6 +321,7 @@ void Scheduler::requeue(Request& request) {
   request.sequence.reset();  // no end that the eviction policy should learn from
   let_promotion_go(request);
   request.looked_below = false;
+  request.asked_us = -1;
   request.computed_tokens = 0;
   ++request.preemptions;
   ++totals_.preemptions;

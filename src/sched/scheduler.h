@@ -168,6 +168,7 @@ class Scheduler {
   void requeue(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void prefetch_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
   void look_again(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  void let_ended_promotion_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void let_promotion_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void let_forks_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   // Commits what may be shared of what is computed.

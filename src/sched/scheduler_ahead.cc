@@ -46,12 +46,13 @@ void Scheduler::hold_back(Request& request, Admission why) {
   if (why == Admission::kWaitingForTier) waits_for_tier_.push_back(&request);
 }
 
-// Nobody can be admitted who could not be a step ago, and nobody is to be forked off, has pages on
-// their way or rests.
+// Nobody can be admitted who could not be a step ago, and nobody is to be forked off, rests, or has
+// pages on their way or asks for some.
 bool Scheduler::decides_nothing() const {
   if (!waiting_.empty() && (queue_changed_ || ended_since_plan_ || may_admit())) return false;
-  return std::none_of(in_flight_.begin(), in_flight_.end(), [](const Request* request) {
-    return request->forks_waiting > 0 || request->promotion.valid() || request->rests;
+  return std::none_of(in_flight_.begin(), in_flight_.end(), [this](const Request* request) {
+    return request->forks_waiting > 0 || request->rests || request->promotion.valid() ||
+           builder_->may_look_below(*request);
   });
 }
 
@@ -65,9 +66,9 @@ bool Scheduler::may_admit() const {
   const bool prompts = std::any_of(in_flight_.begin(), in_flight_.end(), [](const Request* other) {
     return other->state() == RequestState::kPrefilling;
   });
-  const bool waits_no_more = std::any_of(
-      waits_for_tier_.begin(), waits_for_tier_.end(),
-      [this](const Request* request) { return !kv_.worth_waiting(request->promotion); });
+  const bool waits_no_more =
+      std::any_of(waits_for_tier_.begin(), waits_for_tier_.end(),
+                  [this](const Request* request) { return builder_->may_wait_no_more(*request); });
   return prompts || waits_no_more || !(full || held_back_ == Admission::kWaitingForTier);
 }
 

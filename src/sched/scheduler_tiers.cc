@@ -29,11 +29,22 @@ void Scheduler::prefetch_waiting() {
 // Many that begin alike take part in bringing one of them up, and each has a rest of its own; what
 // was given up for others' needs is asked for again in its turn.
 void Scheduler::look_again(Request& request) {
-  if (!request.promotion.valid() || request.looks >= kLooksMax) return;
-  if (kv_.worth_waiting(request.promotion)) return;
-  if (!kv_.may_bring_more(request.promotion, request.ns, request.findable())) return;
+  if (!request.promotion.valid() || kv_.worth_waiting(request.promotion)) return;
+  if (request.looks >= kLooksMax ||
+      !kv_.may_bring_more(request.promotion, request.ns, request.findable())) {
+    return let_ended_promotion_go(request);
+  }
   let_promotion_go(request);
   request.looked_below = false;
+  request.asked_us = -1;
+}
+
+// Others have a use for its place. REQUIRES: what it brought is taken in, or will be found.
+void Scheduler::let_ended_promotion_go(Request& request) {
+  if (!request.promotion.valid() || request.sequence.on_loan()) return;
+  const bool ended = !kv_.promotion_outcome(request.promotion).unfinished &&
+                     kv_.promotion_pages(request.promotion) == 0;
+  if (ended) let_promotion_go(request);
 }
 
 void Scheduler::let_promotion_go(Request& request) {

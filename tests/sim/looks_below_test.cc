@@ -1,6 +1,7 @@
 // What requests find below the device when they share its bringing, or lose it to others.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 #include "sim/tiered_harness.h"
@@ -75,6 +76,107 @@ TEST(LooksBelow, WhatWasGivenUpForOthersIsAskedForAgain) {
   harness.expect_closed_form();
   EXPECT_EQ(harness.outcome(waiting).stats.computed_tokens, 2);
   EXPECT_EQ(harness.metric("stemma_promotions_total"), 2);
+}
+
+// Four texts that nobody shares, on a disk that has them alone.
+class FewPlaces : public ::testing::Test {
+ protected:
+  FewPlaces() {
+    options_.kv.tiers.promotions_max = 1;
+    options_.kv.tiers.load_wait_us = 5'000;
+    options_.kv.tiers.store_deadline_us = 3'600'000'000;
+  }
+
+  void open() {
+    harness_ = std::make_unique<StampHarness>(options_, KvLayout::kLayerFirst, &tiers_);
+    for (std::uint64_t text = 1; text < 5; ++text) answer(*harness_, text, 130);
+    settle(*harness_);
+    harness_->restart();
+  }
+
+  void hang() {
+    SimulatedLanes::Options lanes = tiers_.lanes;
+    lanes.hang_percent = 100;
+    harness_->tiers().set_lanes(lanes);
+  }
+
+  std::vector<RequestId> submit_all() {
+    std::vector<RequestId> ids;
+    for (std::uint64_t text = 1; text < 5; ++text) {
+      ids.push_back(harness_->submit(some_tokens(text, 130), 4));
+    }
+    return ids;
+  }
+
+  void run() {
+    harness_->run();
+    harness_->expect_closed_form();
+  }
+  RequestStats stats(RequestId id) const { return harness_->outcome(id).stats; }
+
+  EngineOptions options_ = small_engine(1200);
+  SimulatedTierOptions tiers_ = tiers_of(256, {Tier::kDisk});
+  std::unique_ptr<StampHarness> harness_;
+};
+
+TEST_F(FewPlaces, WhoComesWhenAllAreTakenWaitsForOne) {
+  for (const bool local : {true, false}) {
+    tiers_.stores = {local ? Tier::kDisk : Tier::kRemote};
+    tiers_.faults.lookup_is_local = local;
+    open();
+    const std::vector<RequestId> ids = submit_all();
+    run();
+    for (const RequestId id : ids) EXPECT_EQ(stats(id).computed_tokens, 2);
+  }
+}
+
+TEST_F(FewPlaces, WhoWaitsForOneInVainHasWaitedForLongEnough) {
+  open();
+  hang();
+  const std::vector<RequestId> ids = submit_all();
+  run();
+  for (const RequestId id : ids) {
+    EXPECT_LE(stats(id).ttft_us, options_.kv.tiers.load_wait_us + 1000);
+    EXPECT_EQ(stats(id).computed_tokens, 130);
+  }
+}
+
+TEST_F(FewPlaces, NobodyWaitsForOneWhoHasNothingBelow) {
+  open();
+  hang();
+  submit_all();
+  const RequestId other = harness_->submit(some_tokens(9, 130), 4);
+  run();
+  EXPECT_LE(stats(other).ttft_us, 1000);
+}
+
+TEST_F(FewPlaces, WhoComputesForWantOfOneAsksBeforeEachChunk) {
+  options_.kv.tiers.load_wait_us = 0;
+  tiers_.lanes.job_us_max = 0;
+  open();
+  const std::vector<RequestId> ids = submit_all();
+  run();
+  EXPECT_GT(stats(ids[0]).brought.disk, 0);
+  EXPECT_GT(stats(ids[1]).brought.disk, 0);
+}
+
+// Those that wait for the disk take what places there are for them.
+TEST_F(FewPlaces, SomeAreLeftToTextsOfHostMemory) {
+  options_.kv.tiers.promotions_max = 4;
+  options_.kv.tiers.load_by_layer = false;
+  options_.kv.pages = 400 / options_.kv.page_size;
+  open();
+  answer(*harness_, 5, 130);
+  settle(*harness_);
+  for (std::uint64_t other = 6; other < 9; ++other) answer(*harness_, other, 150);
+  settle(*harness_);
+  hang();
+  submit_all();
+  for (int i = 0; i < 4; ++i) harness_->step();
+  const RequestId there = harness_->submit(some_tokens(5, 130), 4);
+  run();
+  EXPECT_EQ(stats(there).brought.host, 128);
+  EXPECT_EQ(stats(there).computed_tokens, 2);
 }
 
 }  // namespace
