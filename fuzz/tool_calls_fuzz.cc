@@ -13,7 +13,9 @@ namespace {
 
 stemma::ToolCallText read(stemma::ToolCallStyle style, std::string_view answer,
                           std::size_t piece_bytes) {
-  stemma::ToolCallReader reader(style);
+  static const stemma::ToolTypes kTypes = {
+      {"look", {{"at", {"string"}}, {"n", {"integer", "null"}}, {"o", {"object"}}}}, {"go", {}}};
+  stemma::ToolCallReader reader(style, kTypes);
   stemma::ToolCallText read;
   for (std::size_t at = 0; at < answer.size(); at += piece_bytes) {
     reader.push(answer.substr(at, piece_bytes), read);
@@ -26,7 +28,7 @@ stemma::ToolCallText read(stemma::ToolCallStyle style, std::string_view answer,
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
-  const auto style = static_cast<stemma::ToolCallStyle>(data[0] % 3);
+  const auto style = static_cast<stemma::ToolCallStyle>(data[0] % 5);
   const std::string_view answer(reinterpret_cast<const char*>(data) + 2, size - 2);
   const stemma::ToolCallText whole = read(style, answer, answer.size() + 1);
   const stemma::ToolCallText cut = read(style, answer, data[1] % 16U + 1);

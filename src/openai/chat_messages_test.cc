@@ -158,8 +158,13 @@ const char* const kObject = "{{ c.name }} {{ c.arguments | tojson }}";
 
 TEST(MessageForm, ArgumentsAreAnObjectWhereThatIsPrinted) {
   EXPECT_FALSE(form_of(kText, kObject).arguments_are_text);
-  EXPECT_FALSE(form_of(kText, "{% for k, v in c.arguments | items %}{{ k }}={{ v }}{% endfor %}")
-                   .arguments_are_text);
+  for (const char* const argument :
+       {"{{ k }}={{ v }}", "{{- '<parameter=' + k + '>\\n' }}{{ v | string }}",
+        "<arg_key>{{ k }}</arg_key>{{ v | tojson(ensure_ascii=False) if v is not string else v "
+        "}}"}) {
+    const std::string call = "{% for k, v in c.arguments | items %}" + std::string(argument);
+    EXPECT_FALSE(form_of(kText, call + "{% endfor %}").arguments_are_text) << argument;
+  }
 }
 
 TEST(MessageForm, ArgumentsAreTextWhereAnObjectFailsOrIsShownAsPythonDoes) {

@@ -24,7 +24,12 @@ constexpr std::string_view kDeepseekSeparator = "<｜tool▁sep｜>";
 constexpr Marks kFence = {"```json", "```"};
 
 Marks marks_of(ToolCallStyle style) {
-  return style == ToolCallStyle::kTagged ? kTags : kDeepseekCalls;
+  return style == ToolCallStyle::kDeepseek ? kDeepseekCalls : kTags;
+}
+
+const XmlMarks* xml_marks_or_null(ToolCallStyle style) {
+  if (style == ToolCallStyle::kFunctions) return &kFunctionMarks;
+  return style == ToolCallStyle::kKeys ? &kKeyMarks : nullptr;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -191,8 +196,10 @@ std::vector<ToolCall> take_calls(ToolCallStyle style, std::string_view& body) {
 std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template) {
   const auto has = [&](std::string_view text) { return chat_template.find(text) != kNone; };
   if (has(kDeepseekCalls.begin)) return ToolCallStyle::kDeepseek;
-  const bool is_xml = has("<function=") || has("<arg_key>");  // of Qwen3-Coder, of GLM
-  if (has(kTags.begin)) return is_xml ? std::nullopt : std::optional(ToolCallStyle::kTagged);
+  if (has(kTags.begin)) {
+    if (has(kFunctionMarks.name_begin)) return ToolCallStyle::kFunctions;
+    return has(kKeyMarks.key_begin) ? ToolCallStyle::kKeys : ToolCallStyle::kTagged;
+  }
   if (has(R"({"name": function name, "parameters": )")) return ToolCallStyle::kBare;
   return std::nullopt;
 }
@@ -210,6 +217,8 @@ ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template
               .arguments_begin = ", \"parameters\": ",
               .call_end = "}",
               .several = false};
+    case ToolCallStyle::kFunctions:
+    case ToolCallStyle::kKeys:
     case ToolCallStyle::kDeepseek:
       break;
   }
@@ -225,7 +234,8 @@ ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template
       .name_is_json = false};
 }
 
-ToolCallReader::ToolCallReader(ToolCallStyle style) : style_(style) {}
+ToolCallReader::ToolCallReader(ToolCallStyle style, const ToolTypes& types)
+    : style_(style), types_(types) {}
 
 void ToolCallReader::push(std::string_view piece, ToolCallText& out) {
   held_ += piece;
@@ -251,6 +261,7 @@ bool ToolCallReader::leave_text(ToolCallText& out) {
     held_.erase(0, begin + mark.size());
     in_call_ = true;
     end_of_call_ = MarkSearch();
+    if (const XmlMarks* const marks = xml_marks_or_null(style_)) xml_call_.emplace(*marks, types_);
     return true;
   }
   const std::string_view text = decided_before(held_, mark);
@@ -262,6 +273,7 @@ bool ToolCallReader::leave_text(ToolCallText& out) {
 
 // Up to its end; false if that is not there yet.
 bool ToolCallReader::leave_call(ToolCallText& out) {
+  if (xml_call_.has_value()) return leave_xml_call(out);
   const Marks marks = marks_of(style_);
   const std::size_t end = end_of_call_.find(held_, marks.end);
   if (end == kNone) return false;
@@ -276,12 +288,31 @@ bool ToolCallReader::leave_call(ToolCallText& out) {
   return true;
 }
 
+// What turns out to be no call is text from its mark on, in which another may begin.
+bool ToolCallReader::leave_xml_call(ToolCallText& out) {
+  const XmlCallReader::Outcome outcome = xml_call_->read(held_);
+  if (outcome == XmlCallReader::Outcome::kGoesOn) return false;
+  if (outcome == XmlCallReader::Outcome::kCall) {
+    give_xml_call(out);
+    held_.erase(0, xml_call_->end());
+  } else {
+    give_text(before_call_, out);
+  }
+  xml_call_.reset();
+  in_call_ = false;
+  return true;
+}
+
 void ToolCallReader::give_text(std::string_view text, ToolCallText& out) {
   if (after_call_) {
     text = without_space_before(text);
     after_call_ = text.empty();
   }
   out.text += text;
+}
+
+void ToolCallReader::give_xml_call(ToolCallText& out) {
+  give_calls({{xml_call_->name(), xml_call_->arguments()}}, out);
 }
 
 bool ToolCallReader::give_calls(std::vector<ToolCall> calls, ToolCallText& out) {
@@ -298,7 +329,11 @@ bool ToolCallReader::give_calls(std::vector<ToolCall> calls, ToolCallText& out) 
 void ToolCallReader::finish(ToolCallText& out) {
   const bool may_call = in_call_ || (style_ == ToolCallStyle::kBare && !is_plain_);
   std::string_view rest = held_;
-  if (may_call && give_calls(take_calls(style_, rest), out)) return give_text(rest, out);
+  if (xml_call_.has_value()) {
+    if (xml_call_->is_whole(held_)) return give_xml_call(out);
+  } else if (may_call && give_calls(take_calls(style_, rest), out)) {
+    return give_text(rest, out);
+  }
   if (in_call_) give_text(before_call_, out);
   give_text(held_, out);
 }

@@ -6,7 +6,8 @@
 // Thread:     one answer, one reader.
 // Memory:     the text held back: what may be a call, until it is known.
 // Cost:       O(text).
-// Not here:   how calls look in JSON (completion_answer), tools in prompts (template/).
+// Not here:   how calls look in JSON (completion_answer), tools in prompts (template/), calls
+//             whose arguments are texts between marks (xml_calls).
 #pragma once
 
 #include <cstddef>
@@ -17,13 +18,17 @@
 #include <vector>
 
 #include "openai/text_marks.h"
+#include "openai/tool_types.h"
+#include "openai/xml_calls.h"
 
 namespace stemma {
 
 enum class ToolCallStyle : std::uint8_t {
-  kTagged,    // <tool_call>{"name": N, "arguments": {}}</tool_call>: Qwen, Hermes
-  kBare,      // the whole answer is {"name": N, "parameters": {}}, or several: Llama 3
-  kDeepseek,  // <｜tool▁calls▁begin｜> ... <｜tool▁calls▁end｜>: DeepSeek V3, R1, V3.1
+  kTagged,     // <tool_call>{"name": N, "arguments": {}}</tool_call>: Qwen, Hermes
+  kBare,       // the whole answer is {"name": N, "parameters": {}}, or several: Llama 3
+  kDeepseek,   // <｜tool▁calls▁begin｜> ... <｜tool▁calls▁end｜>: DeepSeek V3, R1, V3.1
+  kFunctions,  // <tool_call><function=N><parameter=K>V</parameter></function>: Qwen3-Coder
+  kKeys,       // <tool_call>N<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>: GLM-4.5
 };
 
 // That of a model with this chat template; nullopt where it shows none of these.
@@ -45,12 +50,12 @@ struct ToolCallSpelling {
   bool several = true;       // may an answer have
 };
 
-// REQUIRES: tool_call_style_of(chat_template) is `style`.
+// REQUIRES: tool_call_style_of(chat_template) is `style`, and arguments are JSON in it.
 ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template);
 
 struct ToolCall {
   std::string name;
-  std::string arguments;  // an object of JSON, as the model wrote it
+  std::string arguments;  // an object of JSON: what the model wrote of it, as it did
 
   friend bool operator==(const ToolCall&, const ToolCall&) = default;
 };
@@ -66,7 +71,9 @@ struct ToolCallText {
 // calls is dropped.
 class ToolCallReader {
  public:
-  explicit ToolCallReader(ToolCallStyle style);
+  // `types`, of the tools that may be called, must outlive the reader: texts of values are read by
+  // them.
+  ToolCallReader(ToolCallStyle style, const ToolTypes& types);
 
   // Appends to `out` what is known now. REQUIRES: not finished.
   void push(std::string_view piece, ToolCallText& out);
@@ -76,13 +83,17 @@ class ToolCallReader {
  private:
   bool leave_text(ToolCallText& out);
   bool leave_call(ToolCallText& out);
+  bool leave_xml_call(ToolCallText& out);
   void give_text(std::string_view text, ToolCallText& out);
+  void give_xml_call(ToolCallText& out);
   bool give_calls(std::vector<ToolCall> calls, ToolCallText& out);
 
   ToolCallStyle style_;
+  const ToolTypes& types_;
   std::string held_;
-  std::string before_call_;  // white space and mark that the call began with
-  MarkSearch end_of_call_;   // in held_
+  std::string before_call_;                // white space and mark that the call began with
+  MarkSearch end_of_call_;                 // in held_
+  std::optional<XmlCallReader> xml_call_;  // of held_, in a call of such a style
   bool in_call_ = false;
   bool after_call_ = false;  // nothing but white space came since
   bool is_plain_ = false;    // a bare style's answer that is no call

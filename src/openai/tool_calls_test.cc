@@ -14,8 +14,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+const ToolTypes& tool_types() {
+  static const ToolTypes kTypes;
+  return kTypes;
+}
+
 ToolCallText read_in_pieces(ToolCallStyle style, std::string_view answer, std::size_t piece_bytes) {
-  ToolCallReader reader(style);
+  ToolCallReader reader(style, tool_types());
   ToolCallText read;
   for (std::size_t at = 0; at < answer.size(); at += piece_bytes) {
     reader.push(answer.substr(at, piece_bytes), read);
@@ -148,7 +153,7 @@ TEST(TaggedCalls, ThatAreNoneStayText) {
 }
 
 TEST(TaggedCalls, HoldBackOnlyWhatMayBeOne) {
-  ToolCallReader reader(ToolCallStyle::kTagged);
+  ToolCallReader reader(ToolCallStyle::kTagged, tool_types());
   const auto pushed = [&](std::string_view piece) {
     ToolCallText out;
     reader.push(piece, out);
@@ -184,7 +189,7 @@ TEST(BareCalls, ThatAreNoneStayText) {
 }
 
 TEST(BareCalls, HoldBackNoOtherText) {
-  ToolCallReader reader(ToolCallStyle::kBare);
+  ToolCallReader reader(ToolCallStyle::kBare, tool_types());
   ToolCallText out;
   reader.push(" The", out);
   EXPECT_EQ(out.text, " The");
@@ -240,7 +245,9 @@ TEST(ToolCallStyleOf, ATemplateThatPrintsCalls) {
       tool_call_style_of(
           R"({{- 'Respond in the format {"name": function name, "parameters": dictionary' }})"),
       ToolCallStyle::kBare);
-  EXPECT_EQ(tool_call_style_of("{{ '<tool_call>\\n<function=' + call.name }}"), std::nullopt);
+  EXPECT_EQ(tool_call_style_of("{{ '<tool_call>\\n<function=' + call.name }}"),
+            ToolCallStyle::kFunctions);
+  EXPECT_EQ(tool_call_style_of("{{ '<tool_call>' + call.name }} <arg_key>"), ToolCallStyle::kKeys);
   EXPECT_EQ(tool_call_style_of("{{ messages }}"), std::nullopt);
 }
 

@@ -114,7 +114,7 @@ Answer::Answer(AnswerPlan plan)
   }
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].index = static_cast<std::int64_t>(i);
-    if (plan_.call_style.has_value()) readers_.emplace_back(*plan_.call_style);
+    if (plan_.call_style.has_value()) readers_.emplace_back(*plan_.call_style, plan_.tool_types);
   }
 }
 

@@ -39,6 +39,7 @@ struct AnswerPlan {
   std::optional<std::int64_t> scored_likeliest;
   bool prompt_only = false;                 // what is computed behind it is not shown
   std::optional<ToolCallStyle> call_style;  // of a chat with tools: its text may have calls
+  ToolTypes tool_types;                     // of those tools
   bool calls_in_parallel = true;
   bool may_think = false;      // an answer may have thoughts before its text
   bool tells_thoughts = true;  // which clients get to see
@@ -61,6 +62,8 @@ struct AnswerOutput {
 class Answer {
  public:
   explicit Answer(AnswerPlan plan);
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
 
   // Takes what a step brought, and gives what can be said now; where nothing is streamed, an answer
   // that is no response comes in one update (AnswerJob::in_pieces). Nothing may be taken after what
@@ -107,7 +110,7 @@ class Answer {
   std::vector<AnswerPiece> answers_;        // texts are kept where nothing else keeps them
   std::vector<bool> shown_;                 // by answer: its first event has left
   std::optional<ResponseAnswer> response_;  // where it is one
-  std::vector<ToolCallReader> readers_;     // by answer; none where there are no calls
+  std::vector<ToolCallReader> readers_;     // by answer, of plan_; none where there are no calls
   std::vector<std::int64_t> calls_;         // by answer: that it made
   std::vector<RequestStats> of_prompt_;     // of the first answer to each prompt
   std::vector<GeneratedText> generated_;    // by answer

@@ -137,8 +137,9 @@ Result<Part> add_form(const CompletionRequest& request,
                       const std::optional<ToolCallSpelling>& calls, ByteGrammar& grammar) {
   const bool has_text = request.form.kind != TextForm::Kind::kFree;
   if (request.tool_choice.forced && !calls.has_value()) {
-    return Error{ErrorCode::kUnsupported,
-                 "tool_choice: the model's template does not show how it would call"};
+    return Error{
+        ErrorCode::kUnsupported,
+        "tool_choice: the model's template does not show a way to call that can be forced"};
   }
   if (!has_text && !request.tool_choice.forced) {
     return add_text_with_calls(request, *calls, grammar);

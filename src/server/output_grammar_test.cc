@@ -52,7 +52,7 @@ class ForcedCalls : public testing::TestWithParam<Spelled> {
   }
 
   std::vector<ToolCall> calls_in(const std::string& text) const {
-    ToolCallReader reader(style_);
+    ToolCallReader reader(style_, types_);
     ToolCallText read;
     reader.push(text, read);
     reader.finish(read);
@@ -60,6 +60,7 @@ class ForcedCalls : public testing::TestWithParam<Spelled> {
     return read.calls;
   }
 
+  const ToolTypes types_;
   ToolCallStyle style_ = *tool_call_style_of(GetParam().chat_template);
 };
 
@@ -319,7 +320,7 @@ TEST(OutputGrammar, ErrorsSayWhere) {
   EXPECT_EQ(refusal(R"("guided_json":{"items":{"type":"x"}})"),
             "guided_json.items.type: \"x\" is no type");
   EXPECT_EQ(refusal(std::string(kTools) + forced, /*calls=*/false),
-            "tool_choice: the model's template does not show how it would call");
+            "tool_choice: the model's template does not show a way to call that can be forced");
   EXPECT_EQ(refusal(R"("tools":[{"type":"function"}])" + forced), "tools[0].function: missing");
   EXPECT_EQ(refusal(R"("tools":[{"function":{}}])" + forced), "tools[0].function.name: missing");
   const std::string text = R"("tools":[{"function":{"name":"f","parameters":{"type":"string"}}}])";

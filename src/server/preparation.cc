@@ -93,7 +93,9 @@ Preparation::Shown Preparation::shown_by(const ChatTemplate& chat) {
   Shown shown = {.call_style = tool_call_style_of(chat.source()),
                  .spelling = {},
                  .thinks = stemma::thinks(chat.source())};
-  if (shown.call_style.has_value()) {
+  const bool has_json =
+      shown.call_style != ToolCallStyle::kFunctions && shown.call_style != ToolCallStyle::kKeys;
+  if (shown.call_style.has_value() && has_json) {
     shown.spelling = spelling_of(*shown.call_style, chat.source());
   }
   return shown;
@@ -372,7 +374,10 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   if (request.echo) plan.echoed_likeliest = request.logprobs;
   plan.scored_likeliest = request.prompt_logprobs;
   plan.prompt_only = request.max_tokens == 0;
-  if (!request.tools.is_null()) plan.call_style = shown_with_tools_.call_style;
+  if (!request.tools.is_null()) {
+    plan.call_style = shown_with_tools_.call_style;
+    plan.tool_types = tool_types_of(request.tools);
+  }
   plan.calls_in_parallel = request.calls_in_parallel;
   plan.wants_receipt = request.wants_receipt;
   plan.response = request.response;

@@ -40,13 +40,13 @@ after(async () => {
 
 const asked = (script, fields) => ({ model, temperature: 0, tools, messages: [{ role: "user", content: script }], ...fields });
 
-async function whole(script, fields = {}) {
-  return (await client.chat.completions.create(asked(script, fields))).choices[0];
+async function whole(script, fields = {}, by = client) {
+  return (await by.chat.completions.create(asked(script, fields))).choices[0];
 }
 
 // The pieces of a stream put together, as clients do.
-async function streamed(script, fields = {}) {
-  const stream = await client.chat.completions.create({ ...asked(script, fields), stream: true });
+async function streamed(script, fields = {}, by = client) {
+  const stream = await by.chat.completions.create({ ...asked(script, fields), stream: true });
   const message = { content: "", tool_calls: [] };
   let finish_reason = null;
   for await (const { choices: [choice] } of stream) {
@@ -119,3 +119,64 @@ test("an answer's calls go back to the model", async () => {
   assert.equal(answer.status, 200);
   assert.equal(answer.body.choices[0].message.content, "No call here. ");
 });
+
+// Of models that write arguments as texts between marks, as Qwen3-Coder and GLM-4.5 do.
+const writers = {
+  functions: {
+    template: `{% for message in messages %}{{ message.content or "" }}{% for call in message.tool_calls or [] %}{{ "\\n" }}<tool_call>
+<function={{ call.function.name }}>
+{% for name, value in call.function.arguments | items %}<parameter={{ name }}>
+{{ value | string }}
+</parameter>
+{% endfor %}</function>
+</tool_call>{% endfor %}{% endfor %}`,
+    call: [
+      "<tool_call>\n<func", "tion=look>\n<parameter=at>\nthe <sea>\n\n</parameter>\n<parameter=", "depth>\n12\n</parameter>\n<parameter=far>\n",
+      "True\n</parameter>\n</function>\n</tool", "_call>",
+    ],
+  },
+  keys: {
+    template: `{% for message in messages %}{{ message.content or "" }}{% for call in message.tool_calls or [] %}{{ "\\n" }}<tool_call>{{ call.function.name }}
+{% for name, value in call.function.arguments.items() %}<arg_key>{{ name }}</arg_key>
+<arg_value>{{ value | tojson if value is not string else value }}</arg_value>
+{% endfor %}</tool_call>{% endfor %}{% endfor %}`,
+    call: [
+      "<tool_call>lo", "ok\n<arg_key>at</arg_key>\n<arg_value>the <sea>\n</arg_value>\n<arg_key>dep", "th</arg_key>\n<arg_value>12",
+      "</arg_value>\n<arg_key>far</arg_key>\n<arg_value>true</arg_value>\n</tool", "_call>",
+    ],
+  },
+};
+const typed = {
+  model: undefined,
+  tools: [{ type: "function", function: { name: "look", parameters: {
+    type: "object", properties: { at: { type: "string" }, depth: { type: "integer" }, far: { type: ["boolean", "null"] } },
+  } } }],
+};
+
+for (const [name, { template, call }] of Object.entries(writers)) {
+  test(`${name}: arguments are JSON of their parameters' types, and go back as the model writes them`, async () => {
+    const place = mkdtempSync(join(tmpdir(), "stemma-tools-"));
+    const scripts = { "<call>": ["I look.", "\n", ...call], "<broken>": ["Write <tool_call>", "\n{}", "\n</tool_call>"] };
+    writeScriptedModel(place, { scripts, template });
+    const other = await serve("--model", place);
+    const by = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: "none", maxRetries: 0 });
+    try {
+      for (const ask of [whole, streamed]) {
+        const { message, finish_reason } = await ask("<call>", typed, by);
+        assert.equal(message.content, "I look.");
+        assert.deepEqual(called(message), [["look", '{"at": "the <sea>\\n", "depth": 12, "far": true}']]);
+        assert.equal(finish_reason, "tool_calls");
+        const broken = await ask("<broken>", typed, by);
+        assert.equal(broken.message.content, scripts["<broken>"].join(""));
+        assert.equal(broken.finish_reason, "stop");
+      }
+      const { message } = await whole("<call>", typed, by);
+      const { body } = await json(other.url, "/tokenize", { messages: [{ role: "user", content: "so: " }, message], add_generation_prompt: false });
+      const { body: { prompt } } = await json(other.url, "/detokenize", { tokens: body.tokens });
+      assert.equal(prompt, `so: I look.\n${call.join("")}`);
+    } finally {
+      assert.equal(await other.stop(), 0);
+      rmSync(place, { recursive: true });
+    }
+  });
+}

@@ -1,0 +1,74 @@
+// Which types a schema says: by type, values, words of a type, choices and references.
+#include "grammar/schema_types.h"
+
+#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace stemma {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+WordNames types_of(const std::string& schema, const char* definitions = "{}") {
+  const TemplateJson root = {{"$defs", TemplateJson::parse(definitions)}};
+  return types_of_schema(TemplateJson::parse(schema), root);
+}
+
+TEST(SchemaTypes, AreThoseThatAreNamed) {
+  EXPECT_THAT(types_of(R"({"type":"integer","minimum":1})"), ElementsAre("integer"));
+  EXPECT_THAT(types_of(R"({"type":["string","null"]})"), ElementsAre("null", "string"));
+}
+
+TEST(SchemaTypes, AreThoseOfValues) {
+  EXPECT_THAT(types_of(R"({"const":true})"), ElementsAre("boolean"));
+  EXPECT_THAT(types_of(R"({"enum":["a",null,[1],{}]})"),
+              ElementsAre("array", "null", "object", "string"));
+  EXPECT_THAT(types_of(R"({"enum":[1.5]})"), ElementsAre("number"));
+}
+
+TEST(SchemaTypes, AreMeantByWordsOfOneType) {
+  EXPECT_THAT(types_of(R"({"title":"x","properties":{}})"), ElementsAre("object"));
+  EXPECT_THAT(types_of(R"({"pattern":"a"})"), ElementsAre("string"));
+}
+
+TEST(SchemaTypes, OfChoicesAreAllOfThem) {
+  EXPECT_THAT(types_of(R"({"anyOf":[{"type":"string"},{"oneOf":[{"type":"null"},{"const":1}]}]})"),
+              ElementsAre("integer", "null", "number", "string"));
+  EXPECT_THAT(types_of(R"({"anyOf":[{"type":"string"},{}]})"), IsEmpty()) << "one may be any";
+}
+
+TEST(SchemaTypes, OfSchemasTogetherAreTheirCommonOnes) {
+  EXPECT_THAT(types_of(R"({"allOf":[{"type":["string","null"]},{"title":"x"},{"type":"string"}]})"),
+              ElementsAre("string"));
+}
+
+TEST(SchemaTypes, AreFollowedThroughReferences) {
+  const char* const definitions = R"({"a":{"$ref":"#/$defs/b"},"b":{"type":"array"}})";
+  EXPECT_THAT(types_of(R"({"description":"x","$ref":"#/$defs/a"})", definitions),
+              ElementsAre("array"));
+}
+
+TEST(SchemaTypes, AreNotSaidWhereNothingIs) {
+  for (const char* const schema :
+       {"true", "{}", "5", R"({"title":"x"})", R"({"type":"thing"})", R"({"type":7})",
+        R"({"enum":[]})", R"({"$ref":"#/nowhere"})", R"({"$ref":7})", R"({"anyOf":7})"}) {
+    EXPECT_THAT(types_of(schema), IsEmpty()) << schema;
+  }
+}
+
+// Each doubles the one before it, and the last names itself: whoever follows all goes on for ever.
+TEST(SchemaTypes, AreNotLookedForWithoutEnd) {
+  TemplateJson definitions;
+  for (int i = 0; i < 60; ++i) {
+    const TemplateJson next = {{"$ref", "#/$defs/d" + std::to_string(i < 59 ? i + 1 : 0)}};
+    definitions["d" + std::to_string(i)] = {{"allOf", {next, next}}};
+  }
+  EXPECT_THAT(types_of(R"({"$ref":"#/$defs/d0"})", definitions.dump().c_str()), IsEmpty());
+}
+
+}  // namespace
+}  // namespace stemma
