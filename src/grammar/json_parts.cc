@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "grammar/byte_regex.h"
+#include "grammar/free_text.h"
 #include "model/unicode_text.h"
 
 namespace stemma {
@@ -84,9 +85,41 @@ JsonParts::JsonParts(ByteGrammar& to) : grammar(to) {
                            grammar.text("true"), grammar.text("false"), grammar.text("null")}));
 }
 
+JsonParts JsonParts::with_plain_strings(std::string_view end) const {
+  JsonParts parts = *this;
+  parts.plain_end_ = end;
+  parts.plain_text_ = grammar.rule();
+  const Status status = define_free_text(parts.plain_text_, {.ends = {std::string(end)}}, grammar);
+  STEMMA_CHECK(status.ok(), "a mark is short");
+  const CharRange excluded[] = {
+      {static_cast<unsigned char>(end.front()), static_cast<unsigned char>(end.front())}};
+  parts.character = grammar.rule(grammar.one_of(other_chars(excluded)));
+  return parts;
+}
+
 Part JsonParts::string(std::int64_t least, std::optional<std::int64_t> most) const {
+  if (has_plain_strings()) {
+    const bool is_any = least == 0 && !most.has_value();
+    return is_any ? plain_text_ : grammar.repeated(character, least, most);
+  }
   const Part quote = grammar.text("\"");
   return grammar.sequence({quote, grammar.repeated(character, least, most), quote});
+}
+
+// One of these characters that is not the first of what ends a plain text.
+Part JsonParts::plain_of(std::span<const CharRange> chars) const {
+  const auto left_out = static_cast<unsigned char>(plain_end_.front());
+  std::vector<CharRange> plain;
+  for (const CharRange& range : chars) {
+    if (range.first > left_out || range.last < left_out) {
+      plain.push_back(range);
+      continue;
+    }
+    if (range.first < left_out) plain.push_back({range.first, left_out - 1U});
+    if (range.last > left_out) plain.push_back({left_out + 1U, range.last});
+  }
+  return plain.empty() ? grammar.nothing(fmt::format("a text here has no {}", plain_end_.front()))
+                       : grammar.one_of(plain);
 }
 
 // One of these characters, as a string has it: most stand for themselves, others have escapes.
@@ -117,11 +150,13 @@ Part JsonParts::written(std::span<const CharRange> chars) const {
 
 Result<Part> JsonParts::string_of(std::string_view expression) const {
   const Part quote = grammar.text("\"");
-  STEMMA_ASSIGN_OR_RETURN(const Part inner, add_regex(expression, RegexMatch::kAnywhere, grammar,
-                                                      [&](std::span<const CharRange> chars) {
-                                                        return written(chars);
-                                                      }));
-  return grammar.sequence({quote, inner, quote});
+  const bool is_plain = has_plain_strings();
+  STEMMA_ASSIGN_OR_RETURN(
+      const Part inner,
+      add_regex(expression, RegexMatch::kAnywhere, grammar, [&](std::span<const CharRange> chars) {
+        return is_plain ? plain_of(chars) : written(chars);
+      }));
+  return is_plain ? inner : grammar.sequence({quote, inner, quote});
 }
 
 Part JsonParts::comma() const {

@@ -23,6 +23,14 @@ struct JsonParts {
 
   explicit JsonParts(ByteGrammar& grammar);
 
+  // The same parts, but that strings are plain texts, without quotes and escapes: what comes behind
+  // one begins with `end`, or with white space and `end`. Of texts that have a length or a pattern
+  // none has the first character of `end`.
+  JsonParts with_plain_strings(std::string_view end) const;
+  // Whether strings are, and this can be one: it does not have their end.
+  bool has_plain_strings() const { return !plain_end_.empty(); }
+  bool may_be_plain(std::string_view text) const { return text.find(plain_end_) == text.npos; }
+
   // A string of so many characters.
   Part string(std::int64_t least, std::optional<std::int64_t> most) const;
   // A number from `least` to `most`, both in units of 1 / kNumberUnit, which is how exact it is.
@@ -59,6 +67,10 @@ struct JsonParts {
   Part whole_numbers(std::int64_t least, std::int64_t most) const;
   Part decimals(std::int64_t least, std::int64_t most) const;
   Part fraction(std::string_view least, std::string_view most) const;
+  Part plain_of(std::span<const CharRange> chars) const;
+
+  std::string plain_end_;
+  Part plain_text_;  // any
 };
 
 }  // namespace stemma

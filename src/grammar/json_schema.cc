@@ -43,20 +43,19 @@ struct Pending {
 
 class SchemaReader {
  public:
-  SchemaReader(const Json& root, const SchemaRules& rules, const JsonParts& json)
-      : root_(root), rules_(rules), grammar_(json.grammar), json_(json), budget_(root) {}
+  SchemaReader(const Json& root, bool strict, const JsonParts& json)
+      : root_(root), strict_(strict), grammar_(json.grammar), json_(json), budget_(root) {}
 
-  Result<Part> read() {
-    const Part whole = refer(root_, rules_.path);
+  Result<std::vector<Part>> read(std::span<const SchemaPlace> places) {
+    std::vector<Part> parts;
+    for (const SchemaPlace& place : places) parts.push_back(refer(*place.schema, place.path));
     while (!pending_.empty() && status_.ok() && !grammar_.is_full()) {
       const Pending next = std::move(pending_.front());
       pending_.pop_front();
       grammar_.define(next.rule, part_of(*next.schema, next.path));
     }
     if (!status_.ok()) return status_.error();
-    const std::optional<std::string> why = grammar_.why_nothing(whole);
-    if (why.has_value()) return Error{ErrorCode::kInvalidArgument, *why};
-    return whole;
+    return parts;
   }
 
  private:
@@ -91,7 +90,7 @@ class SchemaReader {
       return schema.get<bool>() ? json_.any : nothing(path, "false allows nothing");
     }
     if (!schema.is_object()) return wrong(path, "must be an object or a boolean");
-    if (rules_.strict) check_narrowing(schema, path);
+    if (strict_) check_narrowing(schema, path);
     if (says_several(schema)) {
       if (const std::optional<Part> part = merged(schema, path); part.has_value()) return *part;
     }
@@ -111,7 +110,7 @@ class SchemaReader {
     if (!added) return known->second;
     Result<Json> one = merged_schema(schema, root_, path, budget_);
     if (!one.ok()) merged_.erase(known);
-    if (!one.ok() && !rules_.strict && one.error().code == ErrorCode::kUnsupported) {
+    if (!one.ok() && !strict_ && one.error().code == ErrorCode::kUnsupported) {
       return std::nullopt;
     }
     if (!one.ok()) return fail_as(one.error());
@@ -123,7 +122,7 @@ class SchemaReader {
     return rule;
   }
   std::optional<Part> too_many(const std::string& path) {
-    if (!rules_.strict) return std::nullopt;
+    if (!strict_) return std::nullopt;
     return unsupported(path, "so many schemas together are not supported");
   }
 
@@ -138,7 +137,7 @@ class SchemaReader {
   // REQUIRES: `word` is of kWhole.
   Part whole_of(const Json& schema, std::string_view word, const Json& value,
                 const std::string& path) {
-    if (rules_.strict) check_alone(schema, word, path);
+    if (strict_) check_alone(schema, word, path);
     const std::string at = fmt::format("{}.{}", path, word);
     if (word == "$ref") return referred(value, at);
     if (word == "const") return one_of_values(schema, Json::array({value}), path);
@@ -182,7 +181,10 @@ class SchemaReader {
     std::vector<std::string> texts;
     for (const Json& value : values) {
       const bool is_meant = type == schema.end() || is_of_types(value, types);
-      if (is_meant) texts.push_back(written(value));
+      if (!is_meant) continue;
+      const bool is_plain = json_.has_plain_strings() && value.is_string();
+      std::string text = is_plain ? value.get<std::string>() : written(value);
+      if (!is_plain || json_.may_be_plain(text)) texts.push_back(std::move(text));
     }
     if (texts.empty()) return nothing(path, "no value is of its type");
     return grammar_.one_text_of(std::vector<std::string_view>(texts.begin(), texts.end()));
@@ -245,8 +247,8 @@ class SchemaReader {
     if (type == "object") return object(schema, path);
     if (type == "array") return array(schema, path);
     if (type == "string") return string(schema, path);
-    if (type == "integer") return kept(integer_of_schema(schema, rules_.strict, path, json_));
-    if (type == "number") return kept(number_of_schema(schema, rules_.strict, path, json_));
+    if (type == "integer") return kept(integer_of_schema(schema, strict_, path, json_));
+    if (type == "number") return kept(number_of_schema(schema, strict_, path, json_));
     if (type == "boolean") {
       return grammar_.either({grammar_.text("true"), grammar_.text("false")});
     }
@@ -295,10 +297,10 @@ class SchemaReader {
     }
     const std::string at = path + ".pattern";
     if (!pattern->is_string()) return wrong(at, "must be a string");
-    if (has_extent && rules_.strict) return unsupported(at, "not supported beside a length");
+    if (has_extent && strict_) return unsupported(at, "not supported beside a length");
     Result<Part> part = json_.string_of(pattern->get_ref<const std::string&>());
     if (part.ok()) return *part;
-    if (!rules_.strict && part.error().code == ErrorCode::kUnsupported) {
+    if (!strict_ && part.error().code == ErrorCode::kUnsupported) {
       return json_.string(extent.least, extent.most);
     }
     return fail(part.error().code, at, part.error().detail);
@@ -327,7 +329,7 @@ class SchemaReader {
   Part listed(const std::vector<Member>& members, std::optional<Part> others);
 
   const Json& root_;
-  const SchemaRules& rules_;
+  bool strict_;
   ByteGrammar& grammar_;
   const JsonParts& json_;
   Status status_;
@@ -477,7 +479,18 @@ Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const Sche
 
 Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const SchemaRules& rules,
                                           const JsonParts& json) {
-  return SchemaReader(schema, rules, json).read();
+  const SchemaPlace whole = {&schema, rules.path};
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<Part> parts,
+                          add_json_schemas({&whole, 1}, schema, rules.strict, json));
+  const std::optional<std::string> why = json.grammar.why_nothing(parts.front());
+  if (why.has_value()) return Error{ErrorCode::kInvalidArgument, *why};
+  return parts.front();
+}
+
+Result<std::vector<Part>> add_json_schemas(std::span<const SchemaPlace> places,
+                                           const TemplateJson& root, bool strict,
+                                           const JsonParts& json) {
+  return SchemaReader(root, strict, json).read(places);
 }
 
 }  // namespace stemma

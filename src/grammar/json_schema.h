@@ -27,7 +27,9 @@
 // Not here:   checking a text that is there already.
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "grammar/byte_grammar.h"
 #include "stemma/result.h"
@@ -48,5 +50,16 @@ Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const Sche
 // The same over parts that several schemas share.
 Result<ByteGrammar::Part> add_json_schema(const TemplateJson& schema, const SchemaRules& rules,
                                           const JsonParts& json);
+
+// Several schemas that lie in `root`, or beside it: references are within it. One that nothing
+// keeps to is for the caller to leave out, or to ask for (ByteGrammar::why_nothing). Strings may be
+// plain where no schema allows an object or an array.
+struct SchemaPlace {
+  const TemplateJson* schema = nullptr;
+  std::string path;
+};
+Result<std::vector<ByteGrammar::Part>> add_json_schemas(std::span<const SchemaPlace> places,
+                                                        const TemplateJson& root, bool strict,
+                                                        const JsonParts& json);
 
 }  // namespace stemma

@@ -191,6 +191,35 @@ std::vector<ToolCall> take_calls(ToolCallStyle style, std::string_view& body) {
   return calls;
 }
 
+ToolCallSpelling spelling_of_deepseek(std::string_view chat_template) {
+  const bool has_fence = chat_template.find(kFence.begin) != kNone;
+  return {
+      .mark = kDeepseekCalls.begin,
+      .begin = kDeepseekCalls.begin,
+      .call_begin = has_fence ? "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" : kDeepseekCall.begin,
+      .arguments_begin = has_fence ? "\n```json\n" : kDeepseekSeparator,
+      .call_end = has_fence ? "\n```<｜tool▁call▁end｜>" : kDeepseekCall.end,
+      .between = has_fence ? "\n" : "",
+      .end = kDeepseekCalls.end,
+      .name_is_json = false};
+}
+
+// From GLM-4.7 on without lines.
+ToolCallSpelling spelling_of_keys(std::string_view chat_template) {
+  const bool has_lines = chat_template.find("</arg_key><arg_value>") == kNone;
+  ToolCallSpelling spelling = {
+      .mark = kTags.begin,
+      .call_begin = kTags.begin,
+      .call_end = kTags.end,
+      .name_is_json = false,
+      .members = MemberMarks{"<arg_key>", "</arg_key><arg_value>", "</arg_value>", "</arg_value>"}};
+  if (!has_lines) return spelling;
+  spelling.arguments_begin = spelling.between = "\n";
+  spelling.members->name_end = "</arg_key>\n<arg_value>";
+  spelling.members->value_end = "</arg_value>\n";
+  return spelling;
+}
+
 }  // namespace
 
 std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template) {
@@ -218,20 +247,19 @@ ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template
               .call_end = "}",
               .several = false};
     case ToolCallStyle::kFunctions:
+      return {.mark = kTags.begin,
+              .call_begin = "<tool_call>\n<function=",
+              .arguments_begin = ">\n",
+              .call_end = "</function>\n</tool_call>",
+              .between = "\n",
+              .name_is_json = false,
+              .members = MemberMarks{"<parameter=", ">\n", "\n</parameter>\n", "</parameter>"}};
     case ToolCallStyle::kKeys:
+      return spelling_of_keys(chat_template);
     case ToolCallStyle::kDeepseek:
-      break;
+      return spelling_of_deepseek(chat_template);
   }
-  const bool has_fence = chat_template.find(kFence.begin) != kNone;
-  return {
-      .mark = kDeepseekCalls.begin,
-      .begin = kDeepseekCalls.begin,
-      .call_begin = has_fence ? "<｜tool▁call▁begin｜>function<｜tool▁sep｜>" : kDeepseekCall.begin,
-      .arguments_begin = has_fence ? "\n```json\n" : kDeepseekSeparator,
-      .call_end = has_fence ? "\n```<｜tool▁call▁end｜>" : kDeepseekCall.end,
-      .between = has_fence ? "\n" : "",
-      .end = kDeepseekCalls.end,
-      .name_is_json = false};
+  return {};
 }
 
 ToolCallReader::ToolCallReader(ToolCallStyle style, const ToolTypes& types)

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "grammar/marked_members.h"
 #include "openai/text_marks.h"
 #include "openai/tool_types.h"
 #include "openai/xml_calls.h"
@@ -46,11 +47,12 @@ struct ToolCallSpelling {
   std::string_view call_end = {};
   std::string_view between = {};
   std::string_view end = {};
-  bool name_is_json = true;  // with quotes and escapes
-  bool several = true;       // may an answer have
+  bool name_is_json = true;                 // with quotes and escapes
+  bool several = true;                      // may an answer have
+  std::optional<MemberMarks> members = {};  // around arguments that are texts; else they are JSON
 };
 
-// REQUIRES: tool_call_style_of(chat_template) is `style`, and arguments are JSON in it.
+// REQUIRES: tool_call_style_of(chat_template) is `style`.
 ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template);
 
 struct ToolCall {

@@ -9,11 +9,14 @@
 #include "grammar/free_text.h"
 #include "grammar/json_parts.h"
 #include "grammar/json_schema.h"
+#include "grammar/marked_members.h"
 #include "grammar/text_form.h"
+#include "model/json_text.h"
 #include "openai/completion_answer.h"
 #include "openai/field_reader.h"
 #include "openai/output_form.h"
 #include "openai/text_marks.h"
+#include "openai/xml_calls.h"
 
 namespace stemma {
 namespace {
@@ -39,23 +42,59 @@ Result<TemplateJson> schema_of_arguments(const TemplateJson& parameters, const s
   return schema;
 }
 
-// A function that says nothing of its parameters has none.
-Result<Part> add_arguments(const TemplateJson& function, const std::string& path,
-                           const JsonParts& json) {
-  const auto parameters = function.find("parameters");
-  if (parameters == function.end() || parameters->is_null()) return json.grammar.text("{}");
-  const auto strict = function.find("strict");
-  const SchemaRules rules = {.strict = strict != function.end() && *strict == true,
-                             .path = path + ".parameters"};
-  STEMMA_ASSIGN_OR_RETURN(const TemplateJson schema, schema_of_arguments(*parameters, rules.path));
-  return add_json_schema(schema, rules, json);
-}
+// The arguments of calls, in the form in which a model writes them.
+class ArgumentWriter {
+ public:
+  ArgumentWriter(const ToolCallSpelling& calls, ByteGrammar& grammar) : json_(grammar) {
+    if (calls.members.has_value()) parts_.emplace(*calls.members, json_);
+  }
+
+  // A function that says nothing of its parameters has none.
+  Result<Part> write(const TemplateJson& function, const std::string& path) const {
+    const auto parameters = function.find("parameters");
+    if (parameters == function.end() || parameters->is_null()) {
+      return json_.grammar.text(parts_.has_value() ? "" : "{}");
+    }
+    const auto strict = function.find("strict");
+    const SchemaRules rules = {.strict = strict != function.end() && *strict == true,
+                               .path = path + ".parameters"};
+    STEMMA_ASSIGN_OR_RETURN(const TemplateJson schema,
+                            schema_of_arguments(*parameters, rules.path));
+    if (!parts_.has_value()) return add_json_schema(schema, rules, json_);
+    STEMMA_RETURN_IF_ERROR(check_names(schema, rules.path));
+    return add_marked_members(schema, rules, *parts_);
+  }
+
+  Status check_name(const std::string& name, const std::string& path) const {
+    if (parts_.has_value() && !is_xml_name(name)) return cannot_be_written(path + ".name");
+    return {};
+  }
+
+ private:
+  static Error cannot_be_written(const std::string& path) {
+    return {ErrorCode::kUnsupported, path + ": this name cannot be written as the model calls"};
+  }
+
+  static Status check_names(const TemplateJson& schema, const std::string& path) {
+    if (!schema.is_object()) {
+      return Error{ErrorCode::kInvalidArgument, path + ": must be an object"};
+    }
+    const TemplateJson properties = schema.value("properties", TemplateJson::object());
+    for (const auto& [name, value] : properties.items()) {
+      if (!is_xml_name(name)) return cannot_be_written(path + ".properties." + printable(name));
+    }
+    return {};
+  }
+
+  JsonParts json_;
+  std::optional<MemberParts> parts_;  // where they are between marks
+};
 
 // A call of any tool that may be called.
 Result<Part> add_call(const CompletionRequest& request, const ToolCallSpelling& calls,
                       ByteGrammar& grammar) {
   const bool is_chat = request.response.is_null();
-  const JsonParts json(grammar);
+  const ArgumentWriter writer(calls, grammar);
   std::vector<Part> ways;
   for (std::size_t i = 0; i < request.tools.size(); ++i) {
     const std::string path = item_path("tools", i) + (is_chat ? ".function" : "");
@@ -65,7 +104,8 @@ Result<Part> add_call(const CompletionRequest& request, const ToolCallSpelling& 
     if (!name.is_string()) return Error{ErrorCode::kInvalidArgument, path + ".name: missing"};
     const auto& text = name.get_ref<const std::string&>();
     if (!request.tool_choice.name.empty() && text != request.tool_choice.name) continue;
-    STEMMA_ASSIGN_OR_RETURN(const Part arguments, add_arguments(*function, path, json));
+    STEMMA_RETURN_IF_ERROR(writer.check_name(text, path));
+    STEMMA_ASSIGN_OR_RETURN(const Part arguments, writer.write(*function, path));
     ways.push_back(grammar.sequence({grammar.text(calls.name_is_json ? name.dump() : text),
                                      grammar.text(calls.arguments_begin), arguments}));
   }
@@ -137,9 +177,8 @@ Result<Part> add_form(const CompletionRequest& request,
                       const std::optional<ToolCallSpelling>& calls, ByteGrammar& grammar) {
   const bool has_text = request.form.kind != TextForm::Kind::kFree;
   if (request.tool_choice.forced && !calls.has_value()) {
-    return Error{
-        ErrorCode::kUnsupported,
-        "tool_choice: the model's template does not show a way to call that can be forced"};
+    return Error{ErrorCode::kUnsupported,
+                 "tool_choice: the model's template does not show how it would call"};
   }
   if (!has_text && !request.tool_choice.forced) {
     return add_text_with_calls(request, *calls, grammar);

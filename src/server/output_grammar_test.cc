@@ -43,7 +43,8 @@ void PrintTo(const Spelled& spelled, std::ostream* out) {
 
 class ForcedCalls : public testing::TestWithParam<Spelled> {
  protected:
-  ByteAutomaton automaton_of_request(const CompletionRequest& request) const {
+  ByteAutomaton automaton_of_request(const CompletionRequest& request) {
+    types_ = tool_types_of(request.tools);
     ByteGrammar grammar;
     const Result<ByteGrammar::Part> whole =
         add_form(request, spelling_of(style_, GetParam().chat_template), grammar);
@@ -60,7 +61,12 @@ class ForcedCalls : public testing::TestWithParam<Spelled> {
     return read.calls;
   }
 
-  const ToolTypes types_;
+  // Arguments are texts between marks.
+  bool has_texts() const {
+    return spelling_of(style_, GetParam().chat_template).members.has_value();
+  }
+
+  ToolTypes types_;
   ToolCallStyle style_ = *tool_call_style_of(GetParam().chat_template);
 };
 
@@ -80,7 +86,7 @@ TEST_P(ForcedCalls, AreReadAsWhatTheyAre) {
     }
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("go", "look \"up\""));
-  EXPECT_TRUE(names_are_json || style_ == ToolCallStyle::kDeepseek);
+  EXPECT_TRUE(names_are_json || has_texts() || style_ == ToolCallStyle::kDeepseek);
 }
 
 TEST_P(ForcedCalls, AreOneWhereSeveralAreNotWanted) {
@@ -113,6 +119,8 @@ TEST_P(ForcedCalls, HaveArgumentsThatAreAnObject) {
         R"({"anyOf":[{"type":"null"},{"type":"object",)" + member + "}]}",
         R"({"$ref":"#/$defs/it","$defs":{"it":{"type":["null","object"],)" + member + "}}}",
         std::string(R"({"enum":[1,{"a":true},null]})"), std::string("{}"), std::string("true")}) {
+    // Of texts others are refused, or any text: TextArguments below.
+    if (has_texts() && !parameters.starts_with("{\"type\"")) continue;
     ByteAutomaton automaton =
         automaton_of_request(request_of(R"("tools":[{"function":{"name":"f","parameters":)" +
                                         parameters + R"(}}],"tool_choice":"required")"));
@@ -134,10 +142,12 @@ TEST_P(ForcedCalls, MayTakeThePlaceOfAText) {
   EXPECT_TRUE(begin.front() == '{' || state_behind(automaton, "<") != ByteAutomaton::kDead);
 }
 
-const auto kStyles = testing::Values(Spelled{"Tagged", "<tool_call>"},
-                                     Spelled{"Bare", R"({"name": function name, "parameters": )"},
-                                     Spelled{"Deepseek", "<｜tool▁calls▁begin｜>"},
-                                     Spelled{"DeepseekFenced", "<｜tool▁calls▁begin｜> ```json"});
+const auto kStyles = testing::Values(
+    Spelled{"Tagged", "<tool_call>"}, Spelled{"Bare", R"({"name": function name, "parameters": )"},
+    Spelled{"Deepseek", "<｜tool▁calls▁begin｜>"},
+    Spelled{"DeepseekFenced", "<｜tool▁calls▁begin｜> ```json"},
+    Spelled{"Functions", "<tool_call><function="}, Spelled{"Keys", "<tool_call><arg_key>"},
+    Spelled{"KeysWithoutLines", "<tool_call><arg_key></arg_key><arg_value>"});
 const auto kNameOfStyle = [](const auto& one) { return one.param.name; };
 INSTANTIATE_TEST_SUITE_P(Styles, ForcedCalls, kStyles, kNameOfStyle);
 
@@ -150,6 +160,17 @@ class StrictCalls : public ForcedCalls {
     return std::string(calls.begin) + std::string(calls.call_begin) +
            (calls.name_is_json ? '"' + name + '"' : name) + std::string(calls.arguments_begin);
   }
+  // A call without arguments, and one with an argument.
+  std::string call(const std::string& name) const {
+    return begin_of_call(name) + (has_texts() ? "" : "{}") + end_of_call();
+  }
+  std::string call_with(const std::string& name, const std::string& key) const {
+    const ToolCallSpelling calls = spelling_of(style_, GetParam().chat_template);
+    if (!has_texts()) return begin_of_call(name) + "{\"" + key + "\":1}" + end_of_call();
+    return begin_of_call(name) + std::string(calls.members->name_begin) + key +
+           std::string(calls.members->name_end) + "1" + std::string(calls.members->value_end) +
+           end_of_call();
+  }
   std::string end_of_call() const {
     const ToolCallSpelling calls = spelling_of(style_, GetParam().chat_template);
     return std::string(calls.call_end) + std::string(calls.end);
@@ -158,32 +179,177 @@ class StrictCalls : public ForcedCalls {
 
 TEST_P(StrictCalls, KeepToTheirSchemasWhereTheyCome) {
   ByteAutomaton automaton = automaton_of_request(request_of(kTools));
-  const std::string call = begin_of_call("go") + "{}" + end_of_call();
-  for (const std::string& text : {std::string(), std::string("I go."), call}) {
-    EXPECT_TRUE(accepts(automaton, text)) << text;
+  for (const std::string& text :
+       {std::string(), std::string("I go."), call("go"), call_with("look \"up\"", "at")}) {
+    const bool is_number = !has_texts() && text.find("look") != text.npos;
+    EXPECT_EQ(accepts(automaton, text), !is_number) << text;
   }
-  EXPECT_FALSE(accepts(automaton, begin_of_call("stay") + "{}" + end_of_call()));
-  EXPECT_FALSE(accepts(automaton, begin_of_call("go") + "{\"a\":1}" + end_of_call()));
+  EXPECT_FALSE(accepts(automaton, call("stay")));
+  EXPECT_FALSE(accepts(automaton, call_with("go", "a")));
 }
 
 TEST_P(StrictCalls, MayComeBehindTextWhereAStyleHasIt) {
   ByteAutomaton automaton = automaton_of_request(request_of(kTools));
-  const std::string text = "So, <tool: " + begin_of_call("go") + "{}" + end_of_call();
+  const std::string text = "So, <tool: " + call("go");
   const bool may = style_ != ToolCallStyle::kBare;
   EXPECT_TRUE(accepts(automaton, text)) << "in the bare style it is text";
-  EXPECT_EQ(accepts(automaton, "So, " + begin_of_call("stay") + "{}" + end_of_call()), !may);
+  EXPECT_EQ(accepts(automaton, "So, " + call("stay")), !may);
   EXPECT_EQ(accepts(automaton, text + "\n" + begin_of_call("stay")), !may);
 }
 
 TEST_P(StrictCalls, AreOneWhereSeveralAreNotWanted) {
   ByteAutomaton automaton =
       automaton_of_request(request_of(std::string(kTools) + R"(,"parallel_tool_calls":false)"));
-  const std::string call = begin_of_call("go") + "{}" + end_of_call();
-  EXPECT_TRUE(accepts(automaton, call));
-  EXPECT_FALSE(accepts(automaton, call + call));
+  EXPECT_TRUE(accepts(automaton, call("go")));
+  EXPECT_FALSE(accepts(automaton, call("go") + call("go")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Styles, StrictCalls, kStyles, kNameOfStyle);
+
+// Arguments that are texts between marks, of one parameter `x` that is required.
+class TextArguments : public testing::TestWithParam<Spelled> {
+ protected:
+  static std::string tools_with(const std::string& schema) {
+    return R"("tools":[{"function":{"name":"f","strict":true,"parameters":{"type":"object",)"
+           R"("properties":{"x":)" +
+           schema + R"(},"required":["x"]}}}],"tool_choice":"required")";
+  }
+  Result<ByteGrammar::Part> form_of(const CompletionRequest& request, ByteGrammar& grammar) const {
+    return add_form(request, spelling_of(style_, GetParam().chat_template), grammar);
+  }
+  std::string refusal_of(const std::string& fields) const {
+    ByteGrammar grammar;
+    const auto form = form_of(request_of(fields), grammar);
+    return form.ok() ? "" : form.error().detail;
+  }
+  // The values that `x` has in calls drawn from its schema.
+  std::vector<TemplateJson> values_of(const std::string& schema) const {
+    const CompletionRequest request = request_of(tools_with(schema));
+    ByteGrammar grammar;
+    const auto form = form_of(request, grammar);
+    EXPECT_TRUE(form.ok()) << schema << form.error().detail;
+    ByteAutomaton automaton = automaton_of(grammar, *form);
+    const ToolTypes types = tool_types_of(request.tools);
+    Prng prng(7);
+    std::vector<TemplateJson> values;
+    for (int i = 0; i < 40; ++i) {
+      const std::string text = drawn_text(automaton, prng, 120);
+      ToolCallReader reader(style_, types);
+      ToolCallText read;
+      reader.push(text, read);
+      reader.finish(read);
+      EXPECT_EQ(read.text, "") << text;
+      for (const ToolCall& call : read.calls) {
+        const TemplateJson arguments = TemplateJson::parse(call.arguments);
+        EXPECT_TRUE(arguments.contains("x")) << text;
+        values.push_back(arguments["x"]);
+      }
+    }
+    EXPECT_GE(values.size(), 40U);
+    return values;
+  }
+  void expect_all(const std::string& schema, bool (*is_right)(const TemplateJson&)) const {
+    for (const TemplateJson& value : values_of(schema)) {
+      EXPECT_TRUE(is_right(value)) << schema << ' ' << value;
+    }
+  }
+
+  ToolCallStyle style_ = *tool_call_style_of(GetParam().chat_template);
+};
+
+TEST_P(TextArguments, AreReadAsValuesOfTheirSchemas) {
+  expect_all(R"({"type":"integer","minimum":3,"maximum":12})",
+             [](const auto& value) { return value >= 3 && value <= 12; });
+  expect_all(R"({"type":"boolean"})", [](const auto& value) { return value.is_boolean(); });
+  expect_all(R"({"type":"array","items":{"type":"string"},"minItems":1})", [](const auto& value) {
+    return value.is_array() && !value.empty() && value[0].is_string();
+  });
+  expect_all(R"({"type":"object","properties":{"a":{"type":"null"}},"required":["a"]})",
+             [](const auto& value) { return value.is_object() && value.at("a").is_null(); });
+}
+
+TEST_P(TextArguments, KeepToWhatIsSaidOfStrings) {
+  expect_all(R"({"enum":["a","</parameter></arg_value>","5"],"type":"string"})",
+             [](const auto& value) { return value == "a" || value == "5"; });
+  expect_all(R"({"type":"string","pattern":"^[a-c<]{2}$"})", [](const auto& value) {
+    const auto& text = value.template get_ref<const std::string&>();
+    return text.size() == 2 && text.find_first_not_of("abc") == text.npos;
+  });
+  expect_all(R"({"anyOf":[{"type":"string","maxLength":2},{"type":"null"}]})",
+             [](const auto& value) { return value.is_string() || value.is_null(); });
+  expect_all(R"({"type":"string","format":"date"})", [](const auto& value) {
+    return value.template get_ref<const std::string&>().size() == 10;
+  });
+}
+
+TEST_P(TextArguments, MayBeAnyTextUpToTheirMark) {
+  const ToolCallSpelling calls = spelling_of(style_, GetParam().chat_template);
+  const auto call = [&](const std::string& text) {
+    return std::string(calls.call_begin) + "f" + std::string(calls.arguments_begin) +
+           std::string(calls.members->name_begin) + "x" + std::string(calls.members->name_end) +
+           text + std::string(calls.members->value_end) + std::string(calls.call_end);
+  };
+  const std::string any_names =
+      R"("tools":[{"function":{"name":"f","parameters":{}}}],"tool_choice":"required")";
+  for (const std::string& fields :
+       {tools_with(R"({"type":"string"})"), tools_with("{}"), any_names}) {
+    ByteGrammar grammar;
+    const auto form = form_of(request_of(fields), grammar);
+    ASSERT_TRUE(form.ok()) << form.error().detail;
+    ByteAutomaton automaton = automaton_of(grammar, *form);
+    EXPECT_TRUE(accepts(automaton, call("")));
+    EXPECT_TRUE(accepts(automaton, call("<b>\n\"</tool_call>\n\n")));
+    EXPECT_FALSE(accepts(automaton, call("a" + std::string(calls.members->end) + "b")));
+  }
+}
+
+TEST_P(TextArguments, MayBeLeftOutWhereTheyNeedNotBe) {
+  const CompletionRequest request = request_of(
+      R"("tools":[{"function":{"name":"f","parameters":{"properties":{"x":{"type":"integer"},)"
+      R"("y":{"type":"string","maxLength":3}}}}}],)"
+      R"("tool_choice":"required","parallel_tool_calls":false)");
+  ByteGrammar grammar;
+  const auto form = form_of(request, grammar);
+  ASSERT_TRUE(form.ok());
+  ByteAutomaton automaton = automaton_of(grammar, *form);
+  Prng prng(8);
+  std::set<std::string> keys;
+  for (int i = 0; i < 60; ++i) {
+    const std::string text = drawn_text(automaton, prng, 60);
+    keys.insert(
+        (text.find(">x<") != text.npos || text.find("=x>") != text.npos ? "x" : "-") +
+        std::string(text.find(">y<") != text.npos || text.find("=y>") != text.npos ? "y" : "-"));
+  }
+  EXPECT_EQ(keys, (std::set<std::string>{"--", "-y", "x-", "xy"}));
+}
+
+TEST_P(TextArguments, ThatCannotBeKeptToAreRefusedByTheirPlace) {
+  const std::string at = "tools[0].function.parameters";
+  const std::string x = at + ".properties.x";
+  EXPECT_EQ(refusal_of(tools_with(R"({"type":["string","integer"],"minimum":1})")),
+            x + ": a text that may be this is not supported");
+  EXPECT_EQ(refusal_of(tools_with(R"({"type":"string","not":{}})")),
+            x + ".not: not supported where a schema is strict");
+  EXPECT_EQ(refusal_of(tools_with(R"({"enum":["</parameter></arg_value>"]})")),
+            x + ": no value is of its type");
+  EXPECT_EQ(refusal_of(R"("tools":[{"function":{"name":"f","parameters":{"anyOf":[{}]}}}],)"
+                       R"("tool_choice":"required")"),
+            at + ".anyOf: not supported of arguments that are written between marks");
+  EXPECT_EQ(refusal_of(R"("tools":[{"function":{"name":"f","parameters":{"required":["z"]}}}],)"
+                       R"("tool_choice":"required")"),
+            at + ".required: \"z\" is no property");
+  EXPECT_EQ(refusal_of(R"("tools":[{"function":{"name":"a>b"}}],"tool_choice":"required")"),
+            "tools[0].function.name: this name cannot be written as the model calls");
+  EXPECT_EQ(
+      refusal_of(R"("tools":[{"function":{"name":"f","parameters":{"properties":{"a<b":{}}}}}],)"
+                 R"("tool_choice":"required")"),
+      at + ".properties.a<b: this name cannot be written as the model calls");
+}
+
+INSTANTIATE_TEST_SUITE_P(Styles, TextArguments,
+                         testing::Values(Spelled{"Functions", "<tool_call><function="},
+                                         Spelled{"Keys", "<tool_call><arg_key>"}),
+                         kNameOfStyle);
 
 TEST(OutputGrammar, SomeRequestsHaveNoForm) {
   const std::optional<ToolCallSpelling> none;
@@ -320,7 +486,7 @@ TEST(OutputGrammar, ErrorsSayWhere) {
   EXPECT_EQ(refusal(R"("guided_json":{"items":{"type":"x"}})"),
             "guided_json.items.type: \"x\" is no type");
   EXPECT_EQ(refusal(std::string(kTools) + forced, /*calls=*/false),
-            "tool_choice: the model's template does not show a way to call that can be forced");
+            "tool_choice: the model's template does not show how it would call");
   EXPECT_EQ(refusal(R"("tools":[{"type":"function"}])" + forced), "tools[0].function: missing");
   EXPECT_EQ(refusal(R"("tools":[{"function":{}}])" + forced), "tools[0].function.name: missing");
   const std::string text = R"("tools":[{"function":{"name":"f","parameters":{"type":"string"}}}])";

@@ -93,9 +93,7 @@ Preparation::Shown Preparation::shown_by(const ChatTemplate& chat) {
   Shown shown = {.call_style = tool_call_style_of(chat.source()),
                  .spelling = {},
                  .thinks = stemma::thinks(chat.source())};
-  const bool has_json =
-      shown.call_style != ToolCallStyle::kFunctions && shown.call_style != ToolCallStyle::kKeys;
-  if (shown.call_style.has_value() && has_json) {
+  if (shown.call_style.has_value()) {
     shown.spelling = spelling_of(*shown.call_style, chat.source());
   }
   return shown;

@@ -114,15 +114,6 @@ TEST_F(PreparationOfTools, CallsWrittenAsTextsAreReadByTheTypesOfTheirTools) {
   EXPECT_EQ(plan.tool_types, (ToolTypes{{"f", {{"n", {"integer"}}}}}));
 }
 
-TEST_F(PreparationOfTools, CallsWrittenAsTextsAreNotForced) {
-  for (const char* const style : {"<tool_call><function=", "<tool_call><arg_key>"}) {
-    write_templates(style);
-    const auto refused = chat(std::string(kTools) + R"(, "tool_choice": "required")");
-    ASSERT_TRUE(std::holds_alternative<ApiError>(refused));
-    EXPECT_EQ(std::get<ApiError>(refused).param, "tool_choice");
-  }
-}
-
 TEST_F(PreparationOfTools, ATemplateThatCannotBeRenderedIsAFaultOfTools) {
   write_templates("{% include 'x' %}");
   EXPECT_EQ(prompt_of(chat("")), "plain hi");

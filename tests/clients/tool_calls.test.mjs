@@ -170,6 +170,13 @@ for (const [name, { template, call }] of Object.entries(writers)) {
         assert.equal(broken.message.content, scripts["<broken>"].join(""));
         assert.equal(broken.finish_reason, "stop");
       }
+      const far = { type: "object", properties: { far: { type: "boolean" } }, required: ["far"], additionalProperties: false };
+      const forced = await whole("<call>", {
+        model: undefined, tool_choice: "required", parallel_tool_calls: false,
+        tools: [{ type: "function", function: { name: "go", strict: true, parameters: far } }],
+      }, by);
+      assert.equal(called(forced.message)[0][0], "go");
+      assert.equal(typeof JSON.parse(called(forced.message)[0][1]).far, "boolean");
       const { message } = await whole("<call>", typed, by);
       const { body } = await json(other.url, "/tokenize", { messages: [{ role: "user", content: "so: " }, message], add_generation_prompt: false });
       const { body: { prompt } } = await json(other.url, "/detokenize", { tokens: body.tokens });
