@@ -145,6 +145,15 @@ class PageStore {
   virtual PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                              std::int64_t deadline_us) = 0;
 
+  // The same of those of their pages that have at least `pages_before` pages before them in their
+  // texts: what may have been computed from one of these. A store that cannot tell which they are
+  // purges all of the namespaces.
+  virtual PurgeOutcome purge_behind(std::span<const NamespaceFamily> namespaces,
+                                    std::int64_t pages_before, std::int64_t deadline_us) {
+    static_cast<void>(pages_before);
+    return purge(namespaces, deadline_us);
+  }
+
   virtual PageStoreUsage usage() const = 0;
   virtual void visit_metrics(MetricVisitor& visitor) const = 0;
 };

@@ -84,6 +84,7 @@ void KvCache::quarantine(const CachedText& text, std::int64_t end_tokens) {
       grafts_->split(text.ns, std::span(text.tokens).first(static_cast<std::size_t>(end_tokens)));
   if (!wrong.own.empty()) return quarantine_part(text.ns, wrong.own);
   quarantine_part(wrong.shared_ns, wrong.shared);
+  if (tiering_ != nullptr) tiering_->forget_stored();
   for (const NamespaceId ns : grafts_->dependents_of(wrong.shared_ns, end_tokens)) {
     quarantine_all(ns);  // it was computed behind what is wrong
   }

@@ -33,52 +33,74 @@ Purges::Purges(const Parts& parts) : parts_(parts), stores_(parts.stores.size())
 }
 
 bool Purges::can_add(std::span<const NamespaceFamily> namespaces) const {
-  const bool room = pending_ < static_cast<std::int64_t>(kPurgesMax) &&
-                    pending_namespaces_ + namespaces.size() <= kNamespacesMax;
-  return room || find_pending(sorted_of(namespaces)) != purges_.size();
+  return has_room(namespaces.size()) || find_pending(sorted_of(namespaces), 0) != purges_.size();
 }
 
-// Its place; the end if there is none.
-std::size_t Purges::find_pending(std::span<const NamespaceFamily> sorted) const {
+bool Purges::has_room(std::size_t namespaces) const {
+  return pending_ < static_cast<std::int64_t>(kPurgesMax) &&
+         pending_namespaces_ + namespaces <= kNamespacesMax;
+}
+
+// The place of one that takes all of these; the end if there is none.
+std::size_t Purges::find_pending(std::span<const NamespaceFamily> sorted,
+                                 std::int64_t pages_before) const {
   const auto found = std::find_if(purges_.begin(), purges_.end(), [&](const auto& entry) {
-    return entry.second.stores != 0 && std::ranges::equal(entry.second.namespaces, sorted);
+    const Purge& purge = entry.second;
+    return purge.stores != 0 && purge.pages_before <= pages_before &&
+           std::ranges::equal(purge.namespaces, sorted);
   });
   return static_cast<std::size_t>(found - purges_.begin());
+}
+
+std::uint64_t Purges::stores_to_ask() const {
+  const std::uint64_t every = stores_.empty() ? 0 : ~std::uint64_t{0} >> (64 - stores_.size());
+  return every & ~unable_;
 }
 
 PurgeId Purges::add(std::span<const NamespaceFamily> namespaces,
                     const std::array<std::int64_t, 4>& pages) {
   STEMMA_CHECK(can_add(namespaces), "what is pending is bounded (I10)");
-  const std::uint64_t every = stores_.empty() ? 0 : ~std::uint64_t{0} >> (64 - stores_.size());
-  const std::uint64_t all = every & ~unable_;
-  Purge purge;
-  purge.namespaces = sorted_of(namespaces);
-  if (const std::size_t same = find_pending(purge.namespaces); same != purges_.size()) {
+  return place({.namespaces = sorted_of(namespaces), .pages = pages});
+}
+
+void Purges::add_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before) {
+  if (stores_.empty()) return;
+  Purge purge = {.namespaces = sorted_of(namespaces), .pages_before = pages_before};
+  const bool pending = find_pending(purge.namespaces, pages_before) != purges_.size();
+  if (!pending && !has_room(namespaces.size())) purge = Purge();
+  place(std::move(purge));
+}
+
+PurgeId Purges::place(Purge purge) {
+  const std::size_t same = find_pending(purge.namespaces, purge.pages_before);
+  if (same != purges_.size()) {
     auto& [id, pending] = purges_[same];
-    pending.stores = all;  // those that had confirmed it may have been given pages since
-    for (std::size_t tier = 0; tier < pages.size(); ++tier) pending.pages[tier] += pages[tier];
+    pending.stores = stores_to_ask();  // who had confirmed it may have been given pages since
+    for (std::size_t tier = 0; tier < purge.pages.size(); ++tier) {
+      pending.pages[tier] += purge.pages[tier];
+    }
     return id;
   }
-  if (purges_.size() == kPurgesMax) drop_oldest_done();
-  purge.stores = all;
-  purge.pages = pages;
+  drop_oldest_done();
+  purge.stores = stores_to_ask();
   for (std::size_t i = 0; i < stores_.size(); ++i) {
     if ((unable_ & bit_of(static_cast<int>(i))) != 0) bar(static_cast<int>(i), purge);
   }
   if (purge.stores != 0) {
     ++pending_;
-    pending_namespaces_ += namespaces.size();
+    pending_namespaces_ += purge.namespaces.size();
   }
   const PurgeId id(next_id_++);
   purges_.emplace_back(id, std::move(purge));
   return id;
 }
 
+// Where there are as many as are remembered, if any is done.
 void Purges::drop_oldest_done() {
+  if (purges_.size() < kPurgesMax) return;
   const auto done = std::find_if(purges_.begin(), purges_.end(),
                                  [](const auto& entry) { return entry.second.stores == 0; });
-  STEMMA_CHECK(done != purges_.end(), "not all of them are pending");
-  purges_.erase(done);
+  if (done != purges_.end()) purges_.erase(done);
 }
 
 bool Purges::usable(int store, const NamespaceDigest& digest) const {
@@ -118,6 +140,7 @@ void Purges::ask(int store) {
   if (!ticket.has_value()) return;
   Transfer& job = ticket->job();
   job.namespaces = next->second.namespaces;
+  job.first_page = next->second.pages_before;
   job.deadline_us = parts_.clock.now_us() + parts_.options.store_deadline_us;
   ticket->cookie = next->first.value();
   stores_[static_cast<std::size_t>(store)].asked = true;

@@ -1,15 +1,18 @@
-// Purges: namespaces of which page stores are to forget everything. Until a store has said that it
+// Purges: namespaces of which page stores are to forget everything, or, where a page was wrong,
+// everything that may have been computed from it. Until a store has said that it
 // has, nothing of these namespaces is looked up in it or stored there; then they are used afresh.
 //
 // A purge begins when no copy to the store is under way that has a page of it: what lands later
 // would stay. A store that fails is asked again, for another purge first, less and less often, for
 // as long as the cache lives; one that gets on is asked again at once. A purge is forgotten with
-// its cache: what a store did not confirm by then may be found in the next life. A store that says
+// its cache: what a store did not confirm by then may be found in the next life, and what was wrong
+// as if it had never been found to be. A store that says
 // that it cannot be purged at all (kUnsupported) is not asked again: it keeps what it has, and as
 // long as the cache lives nothing of these namespaces is looked up in it or stored there.
 //
 // Thread:     engine thread only.                     Invariants: I9, I10 (docs/INVARIANTS.md).
-// Memory:     kPurgesMax purges, and kNamespacesMax namespaces of those that are pending; as many
+// Memory:     kPurgesMax purges, one of all that was wrong beside them, and kNamespacesMax
+// namespaces of those that are pending; as many
 //             again for each store that cannot be purged, which is barred from all where there are
 //             more.
 // Cost:       nothing where nothing is pending; else O(pending purges) a look-up. A store that
@@ -56,6 +59,12 @@ class Purges {
   PurgeId add(std::span<const NamespaceFamily> namespaces,
               const std::array<std::int64_t, 4>& pages);
 
+  // Every store is to forget those pages of these namespaces that have at least `pages_before`
+  // pages before them: one was wrong, and nobody knows all that was computed from it. Until then
+  // nothing of these namespaces is looked up in the store or stored there. Where no more can be
+  // remembered, everything is to be forgotten.
+  void add_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before);
+
   // Whether the store may be asked for pages of the namespace, and given some.
   bool usable(int store, const NamespaceDigest& digest) const;
 
@@ -73,6 +82,7 @@ class Purges {
  private:
   struct Purge {
     std::vector<NamespaceFamily> namespaces;  // sorted; none: all
+    std::int64_t pages_before = 0;            // those with fewer stay
     std::uint64_t stores = 0;                 // a bit for each that has not confirmed it
     std::uint64_t unable = 0;                 // and for each that never will
     std::array<std::int64_t, 4> pages = {};   // by tier
@@ -88,7 +98,11 @@ class Purges {
   };
 
   const Purge* find_or_null(PurgeId id) const;
-  std::size_t find_pending(std::span<const NamespaceFamily> sorted) const;
+  std::size_t find_pending(std::span<const NamespaceFamily> sorted,
+                           std::int64_t pages_before) const;
+  bool has_room(std::size_t namespaces) const;
+  std::uint64_t stores_to_ask() const;
+  PurgeId place(Purge purge);
   void drop_oldest_done();
   void ask(int store);
   bool being_stored(const Purge& purge, int store) const;

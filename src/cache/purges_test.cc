@@ -117,6 +117,43 @@ TEST_F(PurgesTest, AStoreThatGotOnButRemovedNothingIsAskedAgainAtOnce) {
   }
 }
 
+TEST_F(PurgesTest, OfWhatLiesBehindAPageNothingOfTheNamespaceIsUsableMeanwhile) {
+  const Families one = {family_of(digest_of(1))};
+  purges.add_behind(one, 7);
+  EXPECT_FALSE(purges.usable(0, digest_of(1)));
+  EXPECT_TRUE(purges.usable(0, digest_of(2)));
+  purges.advance();
+  ASSERT_EQ(lanes.posted.size(), 2u) << "one a store";
+  EXPECT_EQ(lanes.posted[0]->namespaces, one);
+  EXPECT_EQ(lanes.posted[0]->first_page, 7);
+  end_next(3);
+  EXPECT_TRUE(purges.usable(0, digest_of(1)));
+  EXPECT_FALSE(purges.usable(1, digest_of(1)));
+}
+
+// One that is under way does not count for pages that it leaves.
+TEST_F(PurgesTest, OfWhatLiesFurtherBeforeIsOneOfItsOwn) {
+  const Families one = {family_of(digest_of(1))};
+  purges.add_behind(one, 7);
+  purges.add_behind(one, 9);
+  EXPECT_EQ(purges.pending(), 1) << "the first takes these too";
+  purges.add_behind(one, 5);
+  EXPECT_EQ(purges.pending(), 2);
+  add(one);
+  EXPECT_EQ(purges.pending(), 3);
+}
+
+TEST_F(PurgesTest, OfWhatWasWrongIsOfEverythingWhereNoMoreCanBeRemembered) {
+  for (std::uint8_t i = 0; i < Purges::kPurgesMax; ++i) add({family_of(digest_of(i))});
+  const Families one = {family_of(digest_of(200))};
+  ASSERT_FALSE(purges.can_add(one));
+  EXPECT_TRUE(purges.usable(0, digest_of(201)));
+  purges.add_behind(one, 7);
+  purges.add_behind({}, 0);
+  EXPECT_FALSE(purges.usable(0, digest_of(201)));
+  EXPECT_EQ(purges.pending(), static_cast<std::int64_t>(Purges::kPurgesMax) + 1);
+}
+
 // The store holds something of one tenant that it cannot get at.
 TEST_F(PurgesTest, OneThatFailsKeepsNoOtherWaiting) {
   const PurgeId stuck = add({family_of(digest_of(1))});

@@ -46,10 +46,15 @@ class QuarantinedWindows : public HeldCopies {
     };
     return std::ranges::count_if(tiers->lanes().posted, is_meant);
   }
+  // So do purges of what lies behind.
+  static bool end_well(Transfer& job) {
+    if (job.kind == TransferKind::kPurge) job.purge.emplace();
+    return job.kind == TransferKind::kPurge || job.kind == TransferKind::kRemove;
+  }
   void end_removals(std::vector<std::pair<LayerGroup, std::int64_t>>& removed) {
-    const auto note = [&](const Transfer& job) {
+    const auto note = [&](Transfer& job) {
       if (job.kind == TransferKind::kRemove) removed.emplace_back(job.group, job.pages());
-      return job.kind == TransferKind::kRemove;
+      return end_well(job);
     };
     while (end_jobs(note) > 0) continue;
   }
@@ -74,8 +79,7 @@ class QuarantinedWindows : public HeldCopies {
   // All end well, but for one page.
   void end_removals_but(const PageKey& stuck) {
     while (end_jobs([&](Transfer& job) {
-             if (job.kind != TransferKind::kRemove) return false;
-             return std::ranges::find(job.keys, stuck) == job.keys.end();
+             return std::ranges::find(job.keys, stuck) == job.keys.end() && end_well(job);
            }) > 0) {
       continue;
     }

@@ -1,8 +1,10 @@
 // Removals: pages that were found to be wrong and may be in page stores too. Until a store is rid
 // of them, nobody looks for them in any store, and nothing is stored under their keys.
 //
-// What a store has behind a wrong page was computed from it, and nobody knows all of it. So the
-// removed ones are remembered: what somebody asks for behind them is removed before it is used.
+// What a store has behind a wrong page was computed from it, and nobody knows all of it: it is
+// purged by its place in its text (purges). A store that cannot be purged may keep it. So the
+// removed ones are remembered as long as the cache lives: what somebody asks for behind them is
+// removed before it is used.
 //
 // A removal begins when no copy to the store is under way that has one of the pages: what lands
 // later would stay. A store is asked for one page after another, whatever becomes of each, since it

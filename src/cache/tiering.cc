@@ -359,8 +359,14 @@ void Tiering::quarantine(NamespaceId ns, std::span<const TokenId> text) {
   if (host_ns.valid()) host_->tree().quarantine(host_ns, text, kept, keys, windowed_or_null);
   removals_.add(keys);
   removals_.add(windowed, LayerGroup::kWindowed);
+  const NamespaceFamily family = family_of(device_.tree.digest(ns));
+  purges_.add_behind({&family, 1}, kept / device_.tree.page_size());
   host_file_.forget();  // a life that ends in the middle would have the page come back
   ++counters_.quarantined;
+}
+
+void Tiering::forget_stored() {
+  purges_.add_behind({}, 0);
 }
 
 // What is on its way up goes whatever it begins with.

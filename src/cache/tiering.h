@@ -123,6 +123,9 @@ class Tiering {
   // The last page of `text`, whole pages, is wrong: nobody finds it any more in any tier, nor what
   // goes on from it as far as that is known; what brings it, or copies it down, comes to nothing.
   void quarantine(NamespaceId ns, std::span<const TokenId> text);
+  // Page stores are to forget everything: what goes on from a wrong page in namespaces that nobody
+  // knows may be among it.
+  void forget_stored();
   // So is every page of a namespace.
   void quarantine_all(NamespaceId ns);
   // Whether stores may still have pages that are in quarantine, or were purged.

@@ -401,6 +401,27 @@ TEST_F(ShadowAuditTiers, WhatAStoreHasBehindAWrongPageIsNotUsed) {
   EXPECT_EQ(ask(longer, 6).tokens, right_longer) << "one more life";
 }
 
+// Nor does a later life find it, which knows of no wrong page.
+TEST_F(ShadowAuditTiers, WhatAStoreHasBehindAWrongPageIsGoneWhenTheNextLifeBegins) {
+  const Tokens longer = joined(prompt_, text(2, 40));
+  const Tokens right_longer = cold(longer, 6);
+  ask(longer, 1);
+  model_.miscomputed_position = -1;
+  settle();
+  open();
+  ask(prompt_, 1);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
+  settle();
+  EXPECT_EQ(store_->usage().pages, 9) << "those before it stay";
+  EXPECT_EQ(ask(prompt_, 6).tokens, right_) << "the right page is stored in its place";
+  settle();
+  open();
+  const Answer first = ask(longer, 6);
+  EXPECT_EQ(first.tokens, right_longer);
+  EXPECT_EQ(first.stats.brought.disk, 40);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 0);
+}
+
 // A longer text is being brought up through the wrong page when that is found.
 TEST_F(ShadowAuditTiers, APromotionThroughAWrongPageComesToNothing) {
   const Tokens longer = joined(prompt_, text(2, 40));

@@ -120,7 +120,7 @@ class Check {
     const bool index_is_whole = contents_.found && contents_.bad_cells == 0;
     if (index_is_whole || !view.ok()) return;
     unnamed_.push_back({view->identity.key, view->identity.namespace_digest, slot, view->generation,
-                        files_.wall_time_s()});
+                        files_.wall_time_s(), view->identity.ordinal});
   }
 
   void note_homeless() {

@@ -6,7 +6,7 @@
 //    12  slab     i32            64  text          64 bytes   (kDescribe)
 //    16  slot     i32
 //    20  text bytes u32
-//    24  zero     8 bytes
+//    24  ordinal  i64  and one more (kPut); 0: not known
 //    32  namespace 32 bytes
 //
 // Of a description, `slab` is the number of the part; the one of part 0 begins it anew.
@@ -41,7 +41,7 @@ struct Cell {
   Kind kind = Kind::kPut;
   SlotRef slot;
   std::uint32_t text_bytes = 0;
-  std::uint64_t zero = 0;
+  std::int64_t ordinal_after = 0;
   NamespaceDigest namespace_digest;
   std::array<std::byte, kTextBytes> rest = {};
 };
@@ -70,6 +70,7 @@ void append_page(std::vector<std::byte>& bytes, Cell cell, const PageFields& fie
 void IndexCells::put(const IndexedPage& page) {
   Cell cell;
   cell.slot = page.slot;
+  cell.ordinal_after = page.ordinal + 1;
   cell.namespace_digest = page.namespace_digest;
   append_page(bytes_, cell, {page.key, page.generation, page.stored_at_s});
 }
@@ -130,9 +131,9 @@ void IndexReader::take_cell(std::span<const std::byte> bytes) {
     return;
   }
   contents_.slab_max = std::max(contents_.slab_max, cell.slot.slab);
-  pages_[fields.key] = {
-      {fields.key, cell.namespace_digest, cell.slot, fields.generation, fields.stored_at_s},
-      contents_.cells};
+  pages_[fields.key] = {{fields.key, cell.namespace_digest, cell.slot, fields.generation,
+                         fields.stored_at_s, cell.ordinal_after - 1},
+                        contents_.cells};
 }
 
 // A slot that two keys name is the later one's: the record that took it away from the other was

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/function_ref.h"
 #include "device/buffer.h"
 #include "stemma/page_store.h"
 #include "store/disk_files.h"
@@ -78,7 +79,11 @@ class DiskPageStore final : public PageStore {
   // go. So does, in either, a slab that could not be opened: which pages it has cannot be told.
   Status make_removals_last(std::int64_t deadline_us) override;
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
-                     std::int64_t deadline_us) override;
+                     std::int64_t deadline_us) override {
+    return purge_behind(namespaces, 0, deadline_us);
+  }
+  PurgeOutcome purge_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before,
+                            std::int64_t deadline_us) override;
   PageStoreUsage usage() const override;
   void visit_metrics(MetricVisitor& visitor) const override;
 
@@ -167,8 +172,9 @@ class DiskPageStore final : public PageStore {
   Error cannot_be_written() const;
   Status remove_strays(std::int64_t deadline_us);
   PurgeOutcome purge_all(std::int64_t deadline_us);
-  PurgeOutcome purge_owned(std::span<const NamespaceFamily> namespaces, std::int64_t deadline_us);
-  std::size_t take_out(std::span<const NamespaceFamily> namespaces, std::size_t first_bucket,
+  PurgeOutcome purge_named(FunctionRef<bool(const DiskPages::Page&)> is_named,
+                           std::int64_t deadline_us);
+  std::size_t take_out(FunctionRef<bool(const DiskPages::Page&)> is_named, std::size_t first_bucket,
                        std::int64_t& pages);
   Status blank_stale(std::int64_t deadline_us, std::int64_t& slots_blanked);
   Status blank(std::span<const SlotRef> slots, std::int64_t deadline_us);

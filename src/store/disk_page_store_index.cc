@@ -111,9 +111,9 @@ std::vector<DiskPageStore::RankedPage> DiskPageStore::all_pages() {
   do {
     const std::lock_guard lock(mutex_);
     bucket = pages_.visit_some(bucket, kIndexPiecePages, [&](const DiskPages::Page& page) {
-      pages.push_back(
-          {DiskPages::rank_of(page),
-           {page.key, page.owner->digest, page.slot, page.generation, page.stored_at_s}});
+      pages.push_back({DiskPages::rank_of(page),
+                       {page.key, page.owner->digest, page.slot, page.generation, page.stored_at_s,
+                        page.ordinal}});
       return true;
     });
   } while (bucket != 0);

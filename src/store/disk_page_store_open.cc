@@ -118,7 +118,8 @@ IndexContents DiskPageStore::contents_of_frames(std::int64_t deadline_us) {
                                 view->identity.namespace_digest,
                                 {slab_number, slot},
                                 view->generation,
-                                now_s});
+                                now_s,
+                                view->identity.ordinal});
     };
     const Status scanned = scan_slab(*files_, slab, ScanDepth::kHeaders, add, deadline_us);
     if (!scanned.ok()) {

@@ -30,12 +30,21 @@ alignas(kFrameAlignment) constexpr std::array<std::byte, kZeroBytes> kZeros = {}
 
 }  // namespace
 
-PurgeOutcome DiskPageStore::purge(std::span<const NamespaceFamily> namespaces,
-                                  std::int64_t deadline_us) {
+// A page of which an index of before does not say how many pages lie before it goes too.
+PurgeOutcome DiskPageStore::purge_behind(std::span<const NamespaceFamily> namespaces,
+                                         std::int64_t pages_before, std::int64_t deadline_us) {
   const std::lock_guard turn(turn_);
   if (!ready(deadline_us)) return {.status = cannot_be_written()};
   if (Status gone = remove_strays(deadline_us); !gone.ok()) return {.status = std::move(gone)};
-  return namespaces.empty() ? purge_all(deadline_us) : purge_owned(namespaces, deadline_us);
+  const bool all = namespaces.empty() && pages_before == 0;
+  const auto is_named = [&](const DiskPages::Page& page) {
+    return (page.ordinal < 0 || page.ordinal >= pages_before) &&
+           is_of_any(page.owner->digest, namespaces);
+  };
+  PurgeOutcome outcome = all ? purge_all(deadline_us) : purge_named(is_named, deadline_us);
+  // A slab that had to go for the index' sake may be one more.
+  if (outcome.status.ok()) outcome.status = remove_strays(deadline_us);
+  return outcome;
 }
 
 // Where the store only reads, headers are overwritten as well as that can be done now: it is not
@@ -46,8 +55,8 @@ Status DiskPageStore::make_removals_last(std::int64_t deadline_us) {
   std::int64_t blanked = 0;
   Status done = blank_stale(deadline_us, blanked);
   if (!ready(deadline_us)) return cannot_be_written();
-  if (done.ok()) done = remove_strays(deadline_us);
   if (done.ok()) done = commit(IndexCells(), deadline_us);
+  if (done.ok()) done = remove_strays(deadline_us);
   return done;
 }
 
@@ -101,7 +110,7 @@ PurgeOutcome DiskPageStore::purge_all(std::int64_t deadline_us) {
   return outcome;
 }
 
-PurgeOutcome DiskPageStore::purge_owned(std::span<const NamespaceFamily> namespaces,
+PurgeOutcome DiskPageStore::purge_named(FunctionRef<bool(const DiskPages::Page&)> is_named,
                                         std::int64_t deadline_us) {
   PurgeOutcome outcome;
   std::size_t bucket = 0;
@@ -110,7 +119,7 @@ PurgeOutcome DiskPageStore::purge_owned(std::span<const NamespaceFamily> namespa
       outcome.status = Error{ErrorCode::kDeadline, files_->directory() + ": more is to be purged"};
       return outcome;
     }
-    bucket = take_out(namespaces, bucket, outcome.pages);
+    bucket = take_out(is_named, bucket, outcome.pages);
     outcome.status = commit(IndexCells(), deadline_us);
     if (!outcome.status.ok()) return outcome;
   } while (bucket != 0);
@@ -122,14 +131,14 @@ PurgeOutcome DiskPageStore::purge_owned(std::span<const NamespaceFamily> namespa
 
 // The next pages out of the map, whose removal goes with the next commit. The bucket to go on from,
 // 0 at the end.
-std::size_t DiskPageStore::take_out(std::span<const NamespaceFamily> namespaces,
+std::size_t DiskPageStore::take_out(FunctionRef<bool(const DiskPages::Page&)> is_named,
                                     std::size_t first_bucket, std::int64_t& pages) {
   const std::lock_guard lock(mutex_);
   std::vector<DiskPages::Page*> found;
   const std::size_t next = pages_.visit_some(first_bucket, kPiecePages, [&](DiskPages::Page& page) {
-    const bool owned = is_of_any(page.owner->digest, namespaces);
-    if (owned) found.push_back(&page);
-    return owned;
+    const bool named = is_named(page);
+    if (named) found.push_back(&page);
+    return named;
   });
   for (DiskPages::Page* const page : found) drop(*page, /*reusable=*/true);
   pages += std::ssize(found);

@@ -66,6 +66,7 @@ bool DiskPageStore::stage_one(PageWrite& write, Staged& staged) {
   staged.page.key = write.key;
   staged.page.namespace_digest = view->identity.namespace_digest;
   staged.page.generation = view->generation;
+  staged.page.ordinal = view->identity.ordinal;
   return true;
 }
 

@@ -35,6 +35,7 @@ void DiskPages::insert(const IndexedPage& page, std::int64_t slot_bytes, Warmth 
                 .slot_bytes = slot_bytes,
                 .generation = page.generation,
                 .stored_at_s = page.stored_at_s,
+                .ordinal = page.ordinal,
                 .stamp = next_stamp_++,
                 .owner = &owner,
                 .warmth = warmth};

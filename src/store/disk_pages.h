@@ -50,6 +50,7 @@ class DiskPages {
     std::int64_t slot_bytes = 0;
     std::uint64_t generation = 0;
     std::int64_t stored_at_s = 0;
+    std::int64_t ordinal = -1;
     std::uint64_t stamp = 0;  // no two pages of a store's life have the same
     Namespace* owner = nullptr;
     Warmth warmth = Warmth::kUsed;

@@ -118,6 +118,27 @@ TEST_F(DiskPurgeTest, OfAllLeavesNoFileOfPages) {
   expect_found(30, 0);
 }
 
+// What may have been computed from a page lies as far behind in its text, or further.
+TEST_F(DiskPurgeTest, OfWhatLiesBehindAPageLeavesWhatLiesBefore) {
+  const PurgeOutcome outcome = f.store->purge_behind(namespace_of(ours), 12, f.soon());
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_EQ(outcome.pages, 18);
+  EXPECT_EQ(f.lookup(ours), 12);
+  f.crash();
+  ASSERT_TRUE(f.open());
+  expect_found(12, 20);
+  f.lose_index();
+  ASSERT_TRUE(f.open());
+  expect_found(12, 20);
+}
+
+// Over a restart too the index says where in its text a page is.
+TEST_F(DiskPurgeTest, OfWhatLiesBehindAPageKnowsItInAnotherLife) {
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.store->purge_behind(namespace_of(ours), 12, f.soon()).pages, 18);
+  expect_found(12, 20);
+}
+
 TEST_F(DiskPurgeTest, TheSamePagesCanBeStoredAgain) {
   EXPECT_TRUE(purge(namespace_of(ours)).status.ok());
   EXPECT_THAT(f.put_all(ours), Each(PageVerdict::kDone));

@@ -47,7 +47,7 @@ inline NamespaceDigest redis_test_owner(std::uint8_t number) {
   return digest;
 }
 
-inline std::vector<std::byte> redis_owned_frame(std::uint8_t owner) {
+inline std::vector<std::byte> redis_owned_frame(std::uint8_t owner, std::int64_t ordinal = 0) {
   PageFormat format;
   format.layers = 1;
   format.layer_bytes = 64;
@@ -57,6 +57,7 @@ inline std::vector<std::byte> redis_owned_frame(std::uint8_t owner) {
   const std::uint32_t sum = 0;
   PageIdentity identity;
   identity.namespace_digest = redis_test_owner(owner);
+  identity.ordinal = ordinal;
   identity.tokens = std::span(&token, 1);
   encode_frame(format, identity, std::span(&sum, 1), 1, frame);
   return frame;
@@ -141,12 +142,15 @@ class RedisFixture : public ::testing::Test {
   }
   // Writes pages of that namespace; their keys.
   std::vector<PageKey> write_owned(RedisPageStore& store, std::uint8_t owner, std::int64_t pages) {
-    const std::vector<std::byte> frame = redis_owned_frame(owner);
+    std::vector<std::vector<std::byte>> frames;
     std::vector<PageKey> keys;
-    std::vector<PageWrite> writes;
     for (std::int64_t page = 0; page < pages; ++page) {
+      frames.push_back(redis_owned_frame(owner, page));
       keys.push_back(redis_test_key(1'000'000 * owner + page));
-      writes.push_back({keys.back(), frame});
+    }
+    std::vector<PageWrite> writes;
+    for (std::size_t page = 0; page < keys.size(); ++page) {
+      writes.push_back({keys[page], frames[page]});
     }
     store.write(writes, deadline_us());
     for (const PageWrite& write : writes) EXPECT_EQ(write.verdict, PageVerdict::kDone);

@@ -19,8 +19,9 @@
 // server keeps later calls from waiting. The servers are not asked anything before the first call.
 //
 // A purge asks every server that has values for all names of ours, and of each value for as much of
-// its header as says whose it is: a seal does not hide that. Values of engines with other secrets,
-// or none, have other names and stay; those of engines that share the secret go with ours.
+// its header as says whose it is and where in its text: a seal does not hide that. Values of
+// engines with other secrets, or none, have other names and stay; those of engines that share the
+// secret go with ours.
 //
 // A purge is confirmed when all primaries are known and none was started anew or gave up slots
 // meanwhile; a purge, and a removal, when the replicas that are connected have it too: whichever of
@@ -106,10 +107,14 @@ class RedisPageStore final : public PageStore {
   // Waits until the replicas of every server have what it has.
   Status make_removals_last(std::int64_t deadline_us) override;
 
-  // Goes on where the call before it ended, if that was of the same namespaces. What another engine
+  // Goes on where the call before it ended, if that was of the same pages. What another engine
   // stores meanwhile may stay.
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
-                     std::int64_t deadline_us) override;
+                     std::int64_t deadline_us) override {
+    return purge_behind(namespaces, 0, deadline_us);
+  }
+  PurgeOutcome purge_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before,
+                            std::int64_t deadline_us) override;
 
   // Nothing: what is in the server is not this process' alone.
   PageStoreUsage usage() const override { return {}; }
@@ -158,6 +163,7 @@ class RedisPageStore final : public PageStore {
   // A purge that has not come to its end.
   struct Purge {
     std::vector<NamespaceFamily> namespaces;
+    std::int64_t pages_before = 0;  // those with fewer stay
     std::vector<RedisEndpoint> servers;
     std::vector<std::string> lives;  // of each server, since it was first asked
     std::size_t servers_left = 0;    // the first so many: the last of them is being asked
@@ -182,7 +188,8 @@ class RedisPageStore final : public PageStore {
   Result<std::vector<std::string>> scan(std::string& cursor, std::int64_t deadline_us);
   Status keep_named(std::vector<std::string>& names, std::int64_t deadline_us);
   Status unlink(std::span<const std::string> names, std::int64_t deadline_us, std::int64_t& pages);
-  bool begin_purge(std::span<const NamespaceFamily> namespaces, std::int64_t deadline_us);
+  bool begin_purge(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before,
+                   std::int64_t deadline_us);
   bool nothing_moved(std::int64_t deadline_us);
   bool all_live_on(std::int64_t deadline_us);
   bool replicas_follow(Lane& lane, std::span<const RedisEndpoint> servers,

@@ -56,12 +56,14 @@ std::string own_slots(const RespReply& nodes) {
 
 }  // namespace
 
-PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
-                                   std::int64_t deadline_us) {
+PurgeOutcome RedisPageStore::purge_behind(std::span<const NamespaceFamily> namespaces,
+                                          std::int64_t pages_before, std::int64_t deadline_us) {
   const LaneUse use(writer_);
   deadline_us = limited(deadline_us);
   PurgeOutcome outcome;
-  if (!begin_purge(namespaces, deadline_us)) outcome.status = purge_error(deadline_us);
+  if (!begin_purge(namespaces, pages_before, deadline_us)) {
+    outcome.status = purge_error(deadline_us);
+  }
   while (outcome.status.ok() && purge_or_none_->servers_left > 0) {
     outcome.status = purge_piece(deadline_us, outcome.pages);
     outcome.advanced |= outcome.status.ok();
@@ -75,14 +77,15 @@ PurgeOutcome RedisPageStore::purge(std::span<const NamespaceFamily> namespaces,
   return outcome;
 }
 
-// A call goes on where the last one for the same namespaces ended, unless another server has taken
+// A call goes on where the last one for the same pages ended, unless another server has taken
 // the place of one since: that one may not come back. False if nobody says which servers there are.
 bool RedisPageStore::begin_purge(std::span<const NamespaceFamily> namespaces,
-                                 std::int64_t deadline_us) {
+                                 std::int64_t pages_before, std::int64_t deadline_us) {
   std::vector<RedisEndpoint> servers = writer_.servers.ask_primaries(deadline_us);
   if (servers.empty()) return false;
   const std::int64_t map_changes = writer_.servers.map_changes();
   const bool goes_on = purge_or_none_.has_value() && purge_or_none_->map_changes == map_changes &&
+                       purge_or_none_->pages_before == pages_before &&
                        std::ranges::equal(purge_or_none_->namespaces, namespaces);
   if (goes_on) return true;
   std::vector<std::string> slots = ask_slots(servers, deadline_us);
@@ -90,6 +93,7 @@ bool RedisPageStore::begin_purge(std::span<const NamespaceFamily> namespaces,
   purge_or_none_ = Purge();
   purge_or_none_->slots = std::move(slots);
   purge_or_none_->namespaces.assign(namespaces.begin(), namespaces.end());
+  purge_or_none_->pages_before = pages_before;
   purge_or_none_->servers_left = servers.size();
   purge_or_none_->lives.resize(servers.size());
   purge_or_none_->servers = std::move(servers);
@@ -177,7 +181,8 @@ Status RedisPageStore::purge_piece(std::int64_t deadline_us, std::int64_t& pages
   Purge& purge = *purge_or_none_;
   std::string cursor = purge.cursor;
   STEMMA_ASSIGN_OR_RETURN(std::vector<std::string> names, scan(cursor, deadline_us));
-  if (!purge.namespaces.empty()) STEMMA_RETURN_IF_ERROR(keep_named(names, deadline_us));
+  const bool all = purge.namespaces.empty() && purge.pages_before == 0;
+  if (!all) STEMMA_RETURN_IF_ERROR(keep_named(names, deadline_us));
   STEMMA_RETURN_IF_ERROR(unlink(names, deadline_us, pages));
   purge.cursor = std::move(cursor);
   if (purge.cursor == "0") --purge.servers_left;
@@ -211,7 +216,7 @@ Result<std::vector<std::string>> RedisPageStore::scan(std::string& cursor,
   }
 }
 
-// Of these names those whose values say that they are of the namespaces. What is no frame, or of
+// Of these names those whose values say that they are of the purge. What is no frame, or of
 // another version, is nobody's to find here.
 Status RedisPageStore::keep_named(std::vector<std::string>& names, std::int64_t deadline_us) {
   std::vector<std::array<std::byte, kNamespacePeekBytes>> begins(names.size());
@@ -223,16 +228,15 @@ Status RedisPageStore::keep_named(std::vector<std::string>& names, std::int64_t 
     commands[i].target.first = begins[i];
   }
   writer_.servers.run(commands, deadline_us);
-  const std::vector<NamespaceFamily>& wanted = purge_or_none_->namespaces;
+  const Purge& purge = *purge_or_none_;
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool wrong_type = is_answer(commands[i], RespKind::kError) &&
                             redis_error_kind(commands[i].reply.text) == RedisErrorKind::kWrongType;
     if (wrong_type) continue;
     if (!is_answer(commands[i], RespKind::kBulk)) return purge_error(deadline_us);
-    const auto owner = peek_namespace(begins[i]);
-    const bool is_wanted = owner.has_value() && is_of_any(*owner, wanted);
-    if (is_wanted) kept.push_back(std::move(names[i]));
+    if (peek_is_behind(begins[i], purge.namespaces, purge.pages_before))
+      kept.push_back(std::move(names[i]));
   }
   names = std::move(kept);
   return {};

@@ -63,6 +63,18 @@ TEST_F(RedisPurgeTest, TakesTheNamespaceAndLeavesTheOthers) {
   EXPECT_EQ(purge(*store, 1).pages, 5) << "it begins again";
 }
 
+TEST_F(RedisPurgeTest, OfWhatLiesBehindAPageLeavesWhatLiesBefore) {
+  const auto store = open();
+  const auto ours = write_owned(*store, 1, 30);
+  const auto others = write_owned(*store, 2, 30);
+  const NamespaceFamily family = family_of(redis_test_owner(1));
+  const PurgeOutcome outcome = store->purge_behind({&family, 1}, 12, deadline_us());
+  EXPECT_TRUE(outcome.status.ok());
+  EXPECT_EQ(outcome.pages, 18);
+  EXPECT_EQ(count_found(*store, ours), 12);
+  EXPECT_EQ(count_found(*store, others), 30);
+}
+
 TEST_F(RedisPurgeTest, OfAllTakesEveryPageAndNothingElse) {
   const auto store = open();
   store->describe(redis_test_owner(1), "model=a");

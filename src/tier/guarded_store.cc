@@ -48,12 +48,14 @@ void GuardedStore::write(std::span<PageWrite> writes, std::int64_t deadline_us) 
 }
 
 // A purge that got somewhere was answered, also where it has not come to its end.
-PurgeOutcome GuardedStore::purge(std::span<const NamespaceFamily> namespaces,
-                                 std::int64_t deadline_us) {
+PurgeOutcome GuardedStore::purge_behind(std::span<const NamespaceFamily> namespaces,
+                                        std::int64_t pages_before, std::int64_t deadline_us) {
   if (!writes_.try_enter()) {
     return {.status = Error{ErrorCode::kIo, "the store is left alone for a while"}};
   }
-  PurgeOutcome outcome = inner_->purge(namespaces, deadline_us);
+  PurgeOutcome outcome = pages_before == 0
+                             ? inner_->purge(namespaces, deadline_us)
+                             : inner_->purge_behind(namespaces, pages_before, deadline_us);
   report(writes_, outcome.status.ok() || outcome.got_on(), deadline_us);
   return outcome;
 }

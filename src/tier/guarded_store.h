@@ -49,7 +49,11 @@ class GuardedStore final : public PageStore {
     return inner_->make_removals_last(deadline_us);
   }
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
-                     std::int64_t deadline_us) override;
+                     std::int64_t deadline_us) override {
+    return purge_behind(namespaces, 0, deadline_us);
+  }
+  PurgeOutcome purge_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before,
+                            std::int64_t deadline_us) override;
   PageStoreUsage usage() const override { return inner_->usage(); }
   void visit_metrics(MetricVisitor& visitor) const override;
 

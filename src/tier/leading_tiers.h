@@ -55,6 +55,10 @@ class LeadingStore final : public PageStore {
                      std::int64_t deadline_us) override {
     return own_.purge(namespaces, deadline_us);
   }
+  PurgeOutcome purge_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before,
+                            std::int64_t deadline_us) override {
+    return own_.purge_behind(namespaces, pages_before, deadline_us);
+  }
   PageStoreUsage usage() const override { return own_.usage(); }
   void visit_metrics(MetricVisitor& visitor) const override { own_.visit_metrics(visitor); }
 

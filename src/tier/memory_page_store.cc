@@ -52,14 +52,19 @@ void MemoryPageStore::remove(std::span<const PageRemoval> removals, std::int64_t
   }
 }
 
-PurgeOutcome MemoryPageStore::purge(std::span<const NamespaceFamily> namespaces, std::int64_t) {
+PurgeOutcome MemoryPageStore::purge(std::span<const NamespaceFamily> namespaces,
+                                    std::int64_t deadline_us) {
+  return purge_behind(namespaces, 0, deadline_us);
+}
+
+PurgeOutcome MemoryPageStore::purge_behind(std::span<const NamespaceFamily> namespaces,
+                                           std::int64_t pages_before, std::int64_t) {
   const std::lock_guard lock(mutex_);
+  const bool all = namespaces.empty() && pages_before == 0;
   const std::size_t before = pages_.size();
   std::erase_if(pages_, [&](const auto& entry) {
     const Stored& stored = entry.second;
-    const auto owner = peek_namespace(stored.frame);
-    const bool named = owner.has_value() && is_of_any(*owner, namespaces);
-    if (!namespaces.empty() && !named) return false;
+    if (!all && !peek_is_behind(stored.frame, namespaces, pages_before)) return false;
     bytes_ -= static_cast<std::int64_t>(stored.frame.size());
     uses_.erase(stored.use);
     return true;

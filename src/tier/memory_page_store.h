@@ -33,6 +33,8 @@ class MemoryPageStore final : public PageStore {
   void remove(std::span<const PageRemoval> removals, std::int64_t deadline_us) override;
   PurgeOutcome purge(std::span<const NamespaceFamily> namespaces,
                      std::int64_t deadline_us) override;
+  PurgeOutcome purge_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before,
+                            std::int64_t deadline_us) override;
   PageStoreUsage usage() const override;
   void visit_metrics(MetricVisitor&) const override {}
 

@@ -245,6 +245,13 @@ std::optional<NamespaceDigest> peek_namespace(std::span<const std::byte> begin) 
   return get<NamespaceDigest>(begin, kNamespaceAt);
 }
 
+bool peek_is_behind(std::span<const std::byte> begin, std::span<const NamespaceFamily> families,
+                    std::int64_t pages_before) noexcept {
+  const std::optional<NamespaceDigest> owner = peek_namespace(begin);
+  return owner.has_value() && is_of_any(*owner, families) &&
+         get<std::int64_t>(begin, kOrdinalAt) >= pages_before;
+}
+
 Result<PageFrameView> read_frame(std::span<const std::byte> frame) {
   STEMMA_CHECK(reinterpret_cast<std::uintptr_t>(frame.data()) % alignof(std::uint64_t) == 0,
                "frames are read in place");

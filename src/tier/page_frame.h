@@ -86,6 +86,11 @@ std::size_t peek_body_offset(std::span<const std::byte> begin, std::size_t frame
 inline constexpr std::size_t kNamespacePeekBytes = 184;
 std::optional<NamespaceDigest> peek_namespace(std::span<const std::byte> begin) noexcept;
 
+// Whether by the same bytes it is a page of one of these families (of which none means all) that
+// has at least `pages_before` pages before it. Of what is no frame of this version: false.
+bool peek_is_behind(std::span<const std::byte> begin, std::span<const NamespaceFamily> families,
+                    std::int64_t pages_before) noexcept;
+
 // What a frame says of itself, its header's checksum having been found right. Points into it.
 struct PageFrameView {
   PageIdentity identity;

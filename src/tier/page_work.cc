@@ -273,7 +273,10 @@ void PageWork::remove_batch(Transfer& job, std::size_t first, std::size_t end) {
 
 void PageWork::purge(Transfer& job) {
   if (is_cancelled(job) || parts_.clock.now_us() >= job.deadline_us) return;
-  job.purge = store_of(job).purge(job.namespaces, job.deadline_us);
+  PageStore& store = store_of(job);
+  job.purge = job.first_page == 0
+                  ? store.purge(job.namespaces, job.deadline_us)
+                  : store.purge_behind(job.namespaces, job.first_page, job.deadline_us);
 }
 
 // What a store has it under: of what is removed nothing else is known.

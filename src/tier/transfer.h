@@ -64,7 +64,7 @@ struct Transfer {
   int store = 0;  // which page store, where one is meant
   NamespaceDigest digest;
   std::vector<NamespaceFamily> namespaces;  // of kPurge; none: all
-  std::int64_t first_page = 0;              // pages of the text before those that move
+  std::int64_t first_page = 0;              // pages of the text before those that move, or go
   std::vector<TokenId> tokens;              // of the pages that move
   PageKey parent;                // of the page before them; of the first page: of the namespace
   std::vector<PageKey> keys;     // of the pages that move, whatever their layers; of kRemove those

@@ -73,6 +73,13 @@ class FaultyStore final : public PageStore {
     if (!drawn(faults_.purge_fails)) return inner_.purge(namespaces, deadline_us);
     return {.status = Error{ErrorCode::kIo, "a purge failed on purpose"}};
   }
+  PurgeOutcome purge_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before,
+                            std::int64_t deadline_us) override {
+    if (!drawn(faults_.purge_fails)) {
+      return inner_.purge_behind(namespaces, pages_before, deadline_us);
+    }
+    return {.status = Error{ErrorCode::kIo, "a purge failed on purpose"}};
+  }
   PageStoreUsage usage() const override { return inner_.usage(); }
   void visit_metrics(MetricVisitor&) const override {}
 

@@ -84,6 +84,12 @@ class SimulatedDiskStore final : public PageStore {
     if (is_open()) return store_->purge(namespaces, deadline_us);
     return {.status = Error{ErrorCode::kIo, "the store is not open"}};
   }
+  PurgeOutcome purge_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before,
+                            std::int64_t deadline_us) override {
+    catch_up();
+    if (is_open()) return store_->purge_behind(namespaces, pages_before, deadline_us);
+    return {.status = Error{ErrorCode::kIo, "the store is not open"}};
+  }
   PageStoreUsage usage() const override { return is_open() ? store_->usage() : PageStoreUsage(); }
   void visit_metrics(MetricVisitor& visitor) const override {
     if (is_open()) store_->visit_metrics(visitor);
