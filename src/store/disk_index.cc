@@ -149,6 +149,7 @@ IndexContents IndexReader::finish() && {
     const SlotRef slot = found[i].page.slot;
     owners[(std::int64_t{slot.slab} << 32) | static_cast<std::uint32_t>(slot.slot)] = i;
   }
+  contents_.contested = owners.size() < found.size();
   contents_.pages.reserve(owners.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     const SlotRef slot = found[i].page.slot;

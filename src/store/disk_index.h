@@ -72,6 +72,7 @@ struct IndexContents {
   std::map<NamespaceDigest, std::string> descriptions;
   std::int64_t cells = 0;
   std::int64_t bad_cells = 0;
+  bool contested = false;  // two keys named one slot: a record that would say whose it is, is lost
   std::int32_t slab_max = -1;  // the highest number of a slab that any record names
 };
 

@@ -141,6 +141,7 @@ class DiskPageStore final : public PageStore {
   Status load();
   Status open_slabs(std::int64_t deadline_us);
   IndexContents contents_of_frames(std::int64_t deadline_us);
+  void leave_out_doubtful(IndexContents& contents, std::int64_t deadline_us);
   void adopt(const IndexContents& contents);
   void fit_into_limit(std::int64_t deadline_us);
 

@@ -74,6 +74,33 @@ TEST_F(DiskRemovalsTest, ADamagedRecordOfItDoesNotBringItBack) {
   EXPECT_EQ(f.serve(right), Served::kMiss);
 }
 
+// The removal of one page and the storing of the next in its slot are two records: where both are
+// lost, the index gives the slot to the first, whose frame has gone.
+TEST_F(DiskRemovalsTest, WhatLiesInTheSlotOfAnotherPageDoesNotComeBackEither) {
+  ASSERT_TRUE(f.open());
+  const TestPage first(small_format(), 11);
+  ASSERT_EQ(f.put(first), PageVerdict::kDone);
+  const PageRemoval removal{first.key(), first.frame()};
+  f.store->remove({&removal, 1}, f.soon());
+  const TestPage second(small_format(), 12);
+  ASSERT_EQ(f.put(second), PageVerdict::kDone);
+  f.crash();
+  SimulatedDisk::File& index = *f.disk.file_or_null("index");
+  const auto cell = static_cast<std::size_t>(kIndexCellBytes);
+  for (const std::size_t from_end : {cell, 2 * cell}) {
+    index.now[index.now.size() - from_end + 40] ^= std::byte{1};
+  }
+  index.durable = index.now;
+  ASSERT_TRUE(f.open());
+  ASSERT_EQ(f.metric("bad_index_cells_total"), 2);
+  ASSERT_TRUE(f.open()) << "its index is whole again";
+  const NamespaceFamily family = family_of(second.identity().namespace_digest);
+  EXPECT_TRUE(f.store->purge({&family, 1}, f.soon()).status.ok());
+  f.lose_index();
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.serve(second), Served::kMiss);
+}
+
 TEST_F(DiskRemovalsTest, WhatWasEvictedBeforeDoesNotComeBackEither) {
   for (std::uint64_t i = 0; i < 20; ++i) f.put_all(make_pages(small_format(), 100 + i, 6));
   ASSERT_EQ(f.serve(right), Served::kMiss);

@@ -34,6 +34,7 @@ std::optional<SlabName> SlabName::try_parse(std::string_view name) {
   name.remove_prefix(kPrefix.size());
   SlabName slab;
   if (!take_number_of(name, slab.number) || !name.starts_with('-')) return std::nullopt;
+  if (slab.number > DiskSlabs::kNumberMax) return std::nullopt;
   name.remove_prefix(1);
   if (!take_number_of(name, slab.slot_bytes) || slab.slot_bytes == 0) return std::nullopt;
   if (slab.slot_bytes % static_cast<std::int64_t>(kFrameAlignment) != 0) return std::nullopt;
@@ -56,7 +57,7 @@ Result<DiskFileId> DiskSlabs::make_file(DiskFiles& files, const SlabName& name, 
 }
 
 void DiskSlabs::keep_number_above(std::int32_t number) noexcept {
-  next_number_ = std::max(next_number_, number + 1);
+  if (number <= kNumberMax) next_number_ = std::max(next_number_, number + 1);
 }
 
 void DiskSlabs::add(const SlabName& name, DiskFileId file, std::int64_t slots, Slots hold) {

@@ -61,6 +61,8 @@ class DiskSlabs {
   // The number for the next slab; the one given is used up.
   std::int32_t take_number() noexcept { return next_number_++; }
   void keep_number_above(std::int32_t number) noexcept;
+  // No name, and no record, of a higher one is believed: there is room to count on from it.
+  static constexpr std::int32_t kNumberMax = std::int32_t{1} << 30;
 
   // What its slots hold at first: nothing, or what another life left there.
   enum class Slots : std::uint8_t { kBlank, kStale };

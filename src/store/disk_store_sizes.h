@@ -32,7 +32,15 @@ constexpr std::int64_t index_bytes_max(std::int64_t slots) noexcept {
 // Pages that are taken down for the index at once, while a look-up waits: some 0.1 ms.
 inline constexpr std::int64_t kIndexPiecePages = 1024;
 
-// A disk that had no room for a slab is asked again after this time.
+// A slab is a share of the limit, and not too small a file; on a file system without room for one
+// that much smaller ones are tried.
+inline constexpr std::int64_t kSlabsInLimit = 128;
+inline constexpr std::int64_t kSlabBytesMin = std::int64_t{16} << 20;
+constexpr std::int64_t least_slab_bytes(std::int64_t slab_bytes) noexcept {
+  return slab_bytes / 8 < kSlabBytesMin ? slab_bytes / 8 : kSlabBytesMin;
+}
+
+// A disk that had no room for any slab is asked again after this time.
 inline constexpr std::int64_t kGrowAgainUs = 60'000'000;
 
 // A write of several frames is not longer: what fails costs no more pages than that.
