@@ -62,7 +62,8 @@ DiskPageStore::DiskPageStore(std::unique_ptr<DiskFiles> files, const Clock& cloc
       clock_(clock),
       options_(options),
       index_(*files_),
-      grow_again_us_(clock.now_us()) {}
+      grow_again_us_(clock.now_us()),
+      drop_again_us_(clock.now_us()) {}
 
 Result<std::unique_ptr<DiskPageStore>> DiskPageStore::open(const std::string& directory,
                                                            const Clock& clock,

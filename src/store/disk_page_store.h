@@ -155,6 +155,8 @@ class DiskPageStore final : public PageStore {
   std::int64_t take_slots(std::span<Staged> staged);
   std::int64_t missing_slots(std::span<const Staged> staged, std::int64_t& slot_bytes) const;
   bool grow(std::int64_t slot_bytes, std::int64_t deadline_us);
+  std::int64_t least_first_slots(std::int64_t slot_bytes) const;
+  Status add_slab(std::int64_t slot_bytes, std::int64_t slots, std::int64_t deadline_us);
   std::int64_t slots_to_add(std::int64_t slot_bytes) const;
   bool drop_other_slab(std::int64_t slot_bytes, std::int64_t deadline_us);
   std::vector<SlotRef> evict(std::int64_t slot_bytes, std::int64_t pages, IndexCells& cells);
@@ -231,6 +233,7 @@ class DiskPageStore final : public PageStore {
   std::vector<SlotRef> doubtful_;         // nobody knows whether the index names them
   std::set<std::int32_t> slabs_of_call_;  // in which the call that runs has slots
   std::int64_t grow_again_us_;            // not before
+  std::int64_t drop_again_us_;            // nor a slab for another size
   Buffer scratch_;                        // a frame that is read back
 };
 

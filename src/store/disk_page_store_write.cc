@@ -142,25 +142,55 @@ std::int64_t DiskPageStore::missing_slots(std::span<const Staged> staged,
   return missing;
 }
 
+// Where the file system has no room for the first slab of a size, one of half as many slots will
+// do, and so on.
 bool DiskPageStore::grow(std::int64_t slot_bytes, std::int64_t deadline_us) {
-  SlabName name{.slot_bytes = slot_bytes};
   std::int64_t slots = 0;
+  std::int64_t least_slots = 1;
   {
     const std::lock_guard lock(mutex_);
+    const bool has_none = slabs_.slots_of_size(slot_bytes) == 0;
+    if (clock_.now_us() < (has_none ? drop_again_us_ : grow_again_us_)) return false;
     slots = slots_to_add(slot_bytes);
-    if (slots == 0 || clock_.now_us() < grow_again_us_) return false;
-    name.number = slabs_.take_number();
+    least_slots = has_none ? std::max<std::int64_t>(least_first_slots(slot_bytes), 1) : slots;
   }
-  const Result<DiskFileId> file = DiskSlabs::make_file(*files_, name, slots, deadline_us);
-  if (!file.ok()) {
+  for (; slots > 0; slots /= 2) {
+    const Status added = add_slab(slot_bytes, slots, deadline_us);
+    if (added.ok()) return true;
+    if (added.error().sys_errno == ENOSPC && slots / 2 >= least_slots) continue;
     grow_again_us_ = clock_.now_us() + kGrowAgainUs;
     STEMMA_LOG(kWarning, "tier.disk.cannot_grow", kv("directory", files_->directory()),
-               kv("error", to_string(file.error())));
-    return false;
+               kv("error", to_string(added.error())));
+    break;
   }
+  return false;
+}
+
+// Of the first slab of a size. Beside much larger ones it would not be worth having: one of them
+// goes instead. Further ones are not made smaller: the index needs room too, and other sizes do.
+std::int64_t DiskPageStore::least_first_slots(std::int64_t slot_bytes) const {
+  constexpr std::int64_t kOfLargest = 4;
+  std::int64_t largest_bytes = 0;
+  for (const auto& [number, slab] : slabs_.slabs()) {
+    largest_bytes = std::max(largest_bytes, slab.bytes());
+  }
+  const bool first_of_all = largest_bytes == 0;
+  return (first_of_all ? least_slab_bytes(options_.slab_bytes) : largest_bytes / kOfLargest) /
+         slot_bytes;
+}
+
+Status DiskPageStore::add_slab(std::int64_t slot_bytes, std::int64_t slots,
+                               std::int64_t deadline_us) {
+  SlabName name{.slot_bytes = slot_bytes};
+  {
+    const std::lock_guard lock(mutex_);
+    name.number = slabs_.take_number();
+  }
+  STEMMA_ASSIGN_OR_RETURN(const DiskFileId file,
+                          DiskSlabs::make_file(*files_, name, slots, deadline_us));
   const std::lock_guard lock(mutex_);
-  slabs_.add(name, *file, slots, DiskSlabs::Slots::kBlank);
-  return true;
+  slabs_.add(name, file, slots, DiskSlabs::Slots::kBlank);
+  return {};
 }
 
 // Of a slab of this size, within the limit; 0 if there is no room.
@@ -173,7 +203,9 @@ std::int64_t DiskPageStore::slots_to_add(std::int64_t slot_bytes) const {
 }
 
 // Room for slots of this size at the cost of others: a slab of which nothing is of use to anybody
-// who has been here since the opening, or any at all where this size has none.
+// who has been here since the opening, or any at all where this size has none. On a full file
+// system one goes at a time: sizes do not take the same room from each other again and again, and
+// others may take what it gets back.
 bool DiskPageStore::drop_other_slab(std::int64_t slot_bytes, std::int64_t deadline_us) {
   std::int32_t chosen = -1;
   {
@@ -187,9 +219,13 @@ bool DiskPageStore::drop_other_slab(std::int64_t slot_bytes, std::int64_t deadli
       if (foreign) break;
     }
   }
-  if (chosen < 0) return false;
-  ignore_error(drop_slab(chosen, counters_.evicted_pages, deadline_us), "its bytes count on");
-  return grow(slot_bytes, deadline_us);
+  if (chosen < 0 || clock_.now_us() < drop_again_us_) return false;
+  const bool was_full = clock_.now_us() < grow_again_us_;
+  if (!drop_slab(chosen, counters_.evicted_pages, deadline_us).ok()) return false;
+  grow_again_us_ = clock_.now_us();
+  const bool grown = grow(slot_bytes, deadline_us);
+  if (was_full || !grown) drop_again_us_ = clock_.now_us() + kGrowAgainUs;
+  return grown;
 }
 
 // Takes the coldest pages of this size out; their slots may be used when `cells` are durable.

@@ -145,6 +145,49 @@ TEST_F(DiskStoreFaults, AFullDiskIsALowerLimitUntilThereIsRoomAgain) {
   EXPECT_GT(f.store->usage().pages, held + 20);
 }
 
+// Pages of a size that has no slab take one from another, not one a write.
+TEST_F(DiskStoreFaults, OnAFullDiskASlabThatGoesForPagesOfAnotherSizeGivesThemRoom) {
+  PageFormat large = small_format();
+  large.layer_bytes *= 4;
+  DiskStoreFixture f(4);
+  f.disk.faults.space_bytes = 1500 << 10;
+  ASSERT_TRUE(f.open(64 << 20, 128 << 10));
+  const auto first = make_pages(large, 1, 200);
+  for (std::size_t i = 0; i < first.size(); i += 20) f.put_all(std::span(first).subspan(i, 20));
+  const std::int64_t held = f.count_right(first);
+  f.clock.advance_us(61'000'000);
+  const auto others = make_pages(small_format(), 2, 40);
+  for (std::size_t i = 0; i < others.size(); i += 4) {
+    EXPECT_THAT(f.put_all(std::span(others).subspan(i, 4)), Each(PageVerdict::kDone));
+  }
+  EXPECT_GT(f.count_right(first), held / 2);
+}
+
+// No slab goes while none can be made, as long as the disk was full a moment ago.
+TEST_F(DiskStoreFaults, OnAFullDiskNoSlabGoesForNothing) {
+  PageFormat large = small_format();
+  large.layer_bytes *= 4;
+  DiskStoreFixture f(4);
+  ASSERT_TRUE(f.open(64 << 20, 128 << 10));
+  const auto first = make_pages(small_format(), 1, 100);
+  f.put_all(first);
+  f.disk.faults.space_bytes = 0;  // as where others take what is freed
+  const auto others = make_pages(large, 2, 60);
+  for (std::size_t i = 0; i < others.size(); i += 4) {
+    f.put_all(std::span(others).subspan(i, 4));
+  }
+  EXPECT_GT(f.count_right(first), 50);
+}
+
+TEST_F(DiskStoreFaults, ADiskWithLessRoomThanASlabIsUsedAllTheSame) {
+  DiskStoreFixture f(4);
+  f.disk.faults.space_bytes = 700 << 10;
+  ASSERT_TRUE(f.open(std::int64_t{64} << 20, 1 << 20));
+  const auto pages = make_pages(small_format(), 1, 30);
+  EXPECT_THAT(f.put_all(pages), Each(PageVerdict::kDone));
+  EXPECT_EQ(f.count_right(pages), 30);
+}
+
 TEST_F(DiskStoreFaults, ADiskThatIsFullForTheIndexGivesUpASlab) {
   DiskStoreFixture f(5);
   ASSERT_TRUE(f.open());
