@@ -137,6 +137,7 @@ bool DiskPageStore::drop_coldest_slab(std::int64_t deadline_us) {
   if (chosen < 0) return false;
   ignore_error(drop_slab(chosen, counters_.evicted_pages, deadline_us), "its bytes count on");
   grow_again_us_ = clock_.now_us() + kGrowAgainUs;
+  drop_again_us_ = clock_.now_us();  // a size that has lost its only slab may have another
   return true;
 }
 

@@ -163,6 +163,26 @@ TEST_F(DiskStoreFaults, OnAFullDiskASlabThatGoesForPagesOfAnotherSizeGivesThemRo
   EXPECT_GT(f.count_right(first), held / 2);
 }
 
+// Nor are they refused for long where the index takes the room of their only slab.
+TEST_F(DiskStoreFaults, ASizeThatLosesItsOnlySlabToTheIndexGetsAnother) {
+  PageFormat large = small_format();
+  large.layer_bytes *= 4;
+  DiskStoreFixture f(1);
+  f.disk.faults.space_bytes = 1500 << 10;
+  ASSERT_TRUE(f.open(64 << 20, 128 << 10));
+  const auto first = make_pages(large, 1, 200);
+  for (std::size_t i = 0; i < first.size(); i += 20) f.put_all(std::span(first).subspan(i, 20));
+  f.clock.advance_us(61'000'000);
+  std::int64_t refused = 0;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    const auto others = make_pages(small_format(), 2 + i, 4);
+    const auto verdicts = f.put_all(others);
+    refused += std::ranges::count(verdicts, PageVerdict::kDone) == 4 ? 0 : 1;
+  }
+  EXPECT_LE(refused, 2);
+  EXPECT_GT(f.count_right(first), 20);
+}
+
 // No slab goes while none can be made, as long as the disk was full a moment ago.
 TEST_F(DiskStoreFaults, OnAFullDiskNoSlabGoesForNothing) {
   PageFormat large = small_format();
