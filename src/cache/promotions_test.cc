@@ -1,0 +1,60 @@
+// Covers who has a place where many texts are asked for, of a store that has not answered yet.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cache/held_copies_fixture.h"
+
+namespace stemma {
+namespace {
+
+class PromotionPlaces : public HeldCopies {
+ protected:
+  static constexpr std::int64_t kPlaces = 16;  // by default
+
+  // As HeldCopies computes it, and a token that is never looked for.
+  static std::vector<TokenId> text(TokenId first) {
+    std::vector<TokenId> tokens;
+    for (TokenId i = 0; i < 4; ++i) tokens.push_back(1000 * first + i);
+    tokens.push_back(0);
+    return tokens;
+  }
+
+  std::int64_t prefetch(TokenId first, TokenId end) {
+    std::int64_t begun = 0;
+    for (; first < end; ++first) begun += kv->try_prefetch(ns, text(first)) ? 1 : 0;
+    return begun;
+  }
+  std::int64_t promote(TokenId first, TokenId end) {
+    std::int64_t begun = 0;
+    for (; first < end; ++first) begun += kv->try_promote(ns, text(first)).has_value() ? 1 : 0;
+    return begun;
+  }
+};
+
+TEST_F(PromotionPlaces, HalfAreLeftToTextsWhoseTurnHasCome) {
+  open(64);
+  EXPECT_EQ(prefetch(100, 100 + kPlaces), kPlaces / 2);
+  EXPECT_EQ(promote(200, 201), 1);
+}
+
+TEST_F(PromotionPlaces, AQuarterAreLeftToTextsOfHostMemory) {
+  open(64);
+  publish(1, 4);
+  kv->evict(4);
+  ASSERT_EQ(kv->probe(ns, text(1)), 0);
+  EXPECT_EQ(promote(100, 100 + kPlaces), kPlaces * 3 / 4);
+  EXPECT_FALSE(kv->can_promote(ns, text(200))) << "nothing is known of it";
+  EXPECT_TRUE(kv->can_promote(ns, text(1)));
+  EXPECT_TRUE(kv->try_promote(ns, text(1)).has_value());
+}
+
+TEST_F(PromotionPlaces, WhoWantsATextThatIsUnderWayNeedsNone) {
+  open(64);
+  EXPECT_EQ(promote(100, 100 + kPlaces), kPlaces * 3 / 4);
+  EXPECT_FALSE(kv->can_promote(ns, text(100)));
+  EXPECT_TRUE(kv->try_promote(ns, text(100)).has_value());
+}
+
+}  // namespace
+}  // namespace stemma
