@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { json, serve } from "./served.mjs";
+import { json, serve, until } from "./served.mjs";
 
 const kKeys = { ada: "ada-key", bob: "bob-key", root: "root-key" };
 const directory = mkdtempSync(join(tmpdir(), "stemma-purge-"));
@@ -81,8 +81,8 @@ test("only an admin names another tenant, or all", async () => {
   assert.ok((await found("bob")) > 0);
   assert.equal((await purge("root", "?tenant=bob")).status, 200);
   assert.equal(await found("bob"), 0);
-  const flushed = await json(server.url, "/flush_cache", {}, as("root"));
-  assert.equal(flushed.body.success, true);
+  // A disk that takes its time to remove a file (discards) may confirm it to a later call.
+  await until(async () => (await json(server.url, "/flush_cache", {}, as("root"))).body.success);
   await restart();
   assert.equal(await found("ada"), 0);
   assert.equal(await found("bob"), 0);
