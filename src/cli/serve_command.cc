@@ -16,6 +16,7 @@
 #include "base/machine_entropy.h"
 #include "cli/bundled_model.h"
 #include "cli/ranked_run.h"
+#include "http/http_server.h"
 #include "stemma/log.h"
 
 namespace stemma {
@@ -62,11 +63,6 @@ constexpr std::int64_t kEventPages = 1 << 16;
 // As URLs have it.
 std::string host_of(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
-}
-
-// Whether only this machine's programs reach what listens there.
-bool is_local(std::string_view address) {
-  return address == "localhost" || address == "::1" || address.starts_with("127.");
 }
 
 std::string last_part(const std::string& directory) {
@@ -186,7 +182,8 @@ Result<ServerOptions> ServeCommand::server_options() const {
   options.shared_prefix_file = shared_prefix_file_;
   STEMMA_RETURN_IF_ERROR(check_adapter_folder());
   options.api.adapter_folder = adapter_folder_;
-  STEMMA_ASSIGN_OR_RETURN(options.api.origins, OriginRules::of(allowed_origins_, is_local(host_)));
+  STEMMA_ASSIGN_OR_RETURN(options.api.origins,
+                          OriginRules::of(allowed_origins_, is_loopback(host_)));
   options.api.preparing_max = queue_ + 1024;
   options.api.model_name = model_name_.empty() ? last_part(model_flags_.directory()) : model_name_;
   if (!events_.empty() || !events_replay_.empty()) {

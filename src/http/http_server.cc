@@ -1,11 +1,24 @@
 #include "http/http_server.h"
 
+#include <boost/asio/ip/address.hpp>
 #include <utility>
 
 #include "http/connection.h"
 #include "http/http_loop.h"
 
 namespace stemma {
+
+bool is_loopback(const std::string& address) {
+  if (address == "localhost") return true;
+  boost::system::error_code error;
+  const auto parsed = boost::asio::ip::make_address(address, error);
+  if (error) return false;
+  if (parsed.is_v6() && parsed.to_v6().is_v4_mapped()) {
+    using boost::asio::ip::v4_mapped;
+    return boost::asio::ip::make_address_v4(v4_mapped, parsed.to_v6()).is_loopback();
+  }
+  return parsed.is_loopback();
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::open(const HttpServerOptions& options,
                                                      HttpService& service) {

@@ -43,6 +43,9 @@ struct HttpServerOptions {
   HttpLimits limits = {};
 };
 
+// Whether only this machine's programs reach a server at `address`; false if it is none.
+bool is_loopback(const std::string& address);
+
 // Who answers. All are called on the I/O thread, never from inside one of the server's verbs.
 class HttpService {
  public:

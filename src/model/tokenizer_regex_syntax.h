@@ -9,7 +9,8 @@
 //     Script property, where PCRE2 alone would take Script_Extensions).
 // Refused by name: nested classes, &&, \W and \H inside a class, [:graph:] and [:print:], (*VERBS),
 // \Q \E \V \X, \g{ and \k{, and (?i) where several letters are one character elsewhere (ss and ß).
-// Sources: Oniguruma, doc/RE, and what version 6.9.8 finds; PCRE2, pcre2pattern(3).
+// Sources: Oniguruma, doc/RE, and what version 6.9.8 finds, but that [:punct:] has symbols, as in
+// the later one that Hugging Face's tokenizers 0.22 have; PCRE2, pcre2pattern(3).
 //
 // Thread:     pure function.
 // Memory:     the returned string.

@@ -43,6 +43,12 @@ ApiError forbidden(std::string message) {
   return error;
 }
 
+ApiError too_large(std::string message) {
+  ApiError error = field_error("", std::move(message));
+  error.status = 413;
+  return error;
+}
+
 ApiError not_found(std::string message) {
   ApiError error = field_error("", std::move(message));
   error.status = 404;

@@ -40,6 +40,8 @@ ApiError not_allowed(std::string message);
 ApiError forbidden(std::string message);
 // There is no such path or thing.
 ApiError not_found(std::string message);
+// There is more of it than is taken.
+ApiError too_large(std::string message);
 // The server can do no more at the moment.
 ApiError overloaded(std::string message);
 // Something that is not the client's fault.

@@ -42,6 +42,14 @@ ApiResult<CompletionRequest> read_completion_of(std::string_view body, const Req
   return read_completion_request(kKind, body, rules);
 }
 
+// Whether a body is known to be so short that it may be read although it is of no use, as some
+// clients send one.
+bool is_small(const HttpRequest& head) {
+  constexpr std::size_t kDigitsMax = 4;
+  const std::string* const length = head.header_or_null("content-length");
+  return length != nullptr && length->size() <= kDigitsMax;
+}
+
 // A route that ends with a slash is one for all that lies behind it.
 bool matches(std::string_view route, std::string_view path) {
   return route == path || (route.size() > 1 && route.ends_with('/') && path.starts_with(route));
@@ -150,11 +158,16 @@ HttpResponse ApiService::response_to(const Refused& refused, const Exchange& exc
 }
 
 std::optional<HttpResponse> ApiService::refusal(const HttpRequest& head) {
-  const Admission admission = admit(head);
+  Admission admission = admit(head);
+  const auto* const admitted = std::get_if<Admitted>(&admission);
+  if (admitted != nullptr && admitted->route->access == Access::kEverybody && !is_small(head)) {
+    admission = Refused{too_large("a body is of no use here")};
+  }
   const auto* const refused = std::get_if<Refused>(&admission);
   if (refused == nullptr) return std::nullopt;
   const Exchange exchange = exchange_of(head);
-  HttpResponse response = response_to(*refused, exchange);
+  const bool asks_only = !exchange.origin.empty() && is_preflight(head);
+  HttpResponse response = asks_only ? preflight_answer(head) : response_to(*refused, exchange);
   if (!exchange.origin.empty()) grant(exchange.origin, response);
   note_end(exchange, response.status);
   return response;

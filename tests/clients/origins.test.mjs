@@ -65,6 +65,27 @@ test("nor one whose name was pointed at this machine", async () => {
   for (const host of ["localhost:9", "chat.example"]) assert.equal((await ask("/v1/cache/tree", { method: "GET", headers: { host } })).statusCode, 200);
 });
 
+test("a preflight is answered before its body has come", async () => {
+  const headers = { origin: chat.origin, "access-control-request-method": "POST", "content-length": 10 };
+  const sent = request(`${server.url}/v1/completions`, { method: "OPTIONS", headers });
+  sent.flushHeaders();
+  const [answer] = await once(sent, "response");
+  assert.equal(answer.statusCode, 204);
+  assert.equal(answer.headers["access-control-allow-origin"], chat.origin);
+  sent.destroy();
+});
+
+test("every address of this machine alone is one", async () => {
+  const mapped = await serve("--host", "::ffff:127.0.0.1");
+  const url = mapped.url.replace("[::ffff:127.0.0.1]", "127.0.0.1");
+  const sent = request(`${url}/v1/models`, { headers: { host: "evil.example" } });
+  sent.end();
+  const [answer] = await once(sent, "response");
+  answer.resume();
+  assert.equal(answer.statusCode, 403);
+  assert.equal(await mapped.stop(), 0);
+});
+
 test("keys keep pages out where there are any, and origins are not asked for", async () => {
   const folder = mkdtempSync(join(tmpdir(), "stemma-origins-"));
   writeFileSync(join(folder, "keys"), `all ${createHash("sha256").update("key").digest("hex")} admin`);

@@ -56,6 +56,19 @@ test("a body without a key is refused before it has come", async () => {
   assert.equal(answer.headers["www-authenticate"], "Bearer");
 });
 
+test("nor is a long one read where it is of no use", async () => {
+  const answered = (length) =>
+    new Promise((resolve, reject) => {
+      const sent = request(`${server.url}/health`, { method: "GET", headers: { "content-length": length } });
+      sent.on("response", (response) => resolve(response.resume().statusCode) || sent.destroy());
+      sent.on("error", reject);
+      sent.flushHeaders();
+      if (length < 10) setImmediate(() => sent.end("x".repeat(length)));
+    });
+  assert.equal(await answered(1_000_000), 413);
+  assert.equal(await answered(2), 200);
+});
+
 test("what one tenant has cached, another does not find", async () => {
   const cached = async (key, fields) => (await ask(key, fields)).body.usage.prompt_tokens_details.cached_tokens;
   assert.equal(await cached("alice-key"), 0);
