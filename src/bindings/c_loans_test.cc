@@ -115,6 +115,27 @@ TEST_F(CLoans, OfANamespaceBehindABeginningOnlyItsTextsAreLent) {
   stemma_release(sequence_);
 }
 
+TEST_F(CLoans, WhatComesOfALongerTextIsLentUpToTheEndOfTheSharedBeginning) {
+  const std::array<std::uint8_t, 32> everybody = {1};
+  const std::array<std::uint8_t, 32> ada = {2};
+  std::int32_t behind = -1;
+  ASSERT_EQ(stemma_namespace_open_behind(cache(), ada.data(), everybody.data(), prompt().data(), 8,
+                                         &behind),
+            STEMMA_OK);
+  stemma_sequence* sequence = nullptr;
+  ASSERT_EQ(stemma_begin(cache(), behind, prompt().data(), 25, &sequence), STEMMA_OK);
+  std::int64_t joined = -1;
+  ASSERT_EQ(stemma_promote(cache(), behind, prompt().data(), 25, &joined), STEMMA_OK);
+  EXPECT_EQ(joined, promotion_) << "what it waits for is on its way";
+  ASSERT_EQ(stemma_lend(sequence, prompt().data(), 25, joined, &named_), STEMMA_OK);
+  EXPECT_EQ(named_, 8) << "the pages behind it are of the other namespace";
+  ASSERT_EQ(stemma_end_loans(cache(), &whole_), STEMMA_OK);
+  EXPECT_EQ(whole_, 1);
+  EXPECT_EQ(stemma_published_tokens(sequence), 8);
+  stemma_release(sequence);
+  stemma_release(sequence_);
+}
+
 TEST_F(CLoans, WhatGoesAwayMeanwhileIsForgotten) {
   ASSERT_EQ(lend(prompt()), STEMMA_OK);
   EXPECT_EQ(stemma_promotion_release(cache(), promotion_), STEMMA_OK);

@@ -95,17 +95,19 @@ std::int64_t KvCache::lend(Sequence& sequence, std::span<const TokenId> tokens, 
   const std::int64_t held = sequence.published_tokens();
   Transfer* job = tiering_->promotions().lendable_or_null(id);
   if (job == nullptr) return held;
-  // It brings what everybody shares, or what goes on from it: is that what comes next?
+  // It brings what everybody shares, or what goes on from it: is that what comes next? Neither goes
+  // on in the other's pages, whatever its text.
   const NamespaceId ns = sequence.prefix_.namespace_id();
-  const std::int64_t shared = grafts_->shared_tokens(ns);
-  const bool next_is_shared = held < shared;
-  if (job->digest != tree().digest(next_is_shared ? grafts_->shared_ns(ns) : ns)) return held;
-  const std::int64_t begins = next_is_shared ? 0 : shared;
+  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
+  const bool next_is_shared = held < std::ssize(text.shared);
+  if (job->digest != tree().digest(next_is_shared ? text.shared_ns : ns)) return held;
+  const auto part = next_is_shared ? text.shared : text.own;
+  const std::int64_t begins = next_is_shared ? 0 : std::ssize(text.shared);
   const std::int64_t skipped = (held - begins) / page_size() - job->first_page;
   if (skipped < 0 || skipped >= job->pages()) return held;
   const auto brought =
       std::span(job->tokens).subspan(static_cast<std::size_t>(skipped * page_size()));
-  const auto wanted = tokens.first(tokens.size() - 1).subspan(static_cast<std::size_t>(held));
+  const auto wanted = part.subspan(static_cast<std::size_t>(held - begins));
   const auto parted = std::mismatch(brought.begin(), brought.end(), wanted.begin(), wanted.end());
   const std::int64_t pages = (parted.first - brought.begin()) / page_size();
   if (pages == 0) return held;
