@@ -15,6 +15,7 @@
 #include "bindings/c_fixture.h"
 #include "bindings/c_handles.h"
 #include "stemma/c.h"
+#include "stemma/c_windows.h"
 
 namespace stemma {
 namespace {
@@ -354,6 +355,30 @@ TEST(CTiers, OfStoresThatCannotBeNothingIsOpened) {
   EXPECT_EQ(map.closed(), 1) << "it is taken over, as always";
   EXPECT_EQ(tiers, nullptr);
   stemma_pool_close(pool);
+}
+
+TEST(CTiers, PackNoPagesThatArePackedAlready) {
+  stemma_pool_options shape = pool_options(8);
+  stemma_pool* plain = nullptr;
+  ASSERT_EQ(stemma_pool_open(&shape, &plain), STEMMA_OK);
+  shape.dtype = STEMMA_INT8;
+  stemma_pool* packed = nullptr;
+  ASSERT_EQ(stemma_pool_open(&shape, &packed), STEMMA_OK);
+  stemma_tiers_options options;
+  stemma_tiers_options_init(&options, sizeof(options));
+  options.host_bytes = 1 << 20;
+  stemma_tiers* tiers = nullptr;
+  for (const char* codec : {"int8", "int4"}) {
+    options.codec = codec;
+    EXPECT_EQ(stemma_tiers_open(&options, packed, nullptr, 0, &tiers), STEMMA_INVALID_ARGUMENT);
+    EXPECT_EQ(stemma_tiers_open_windowed(&options, plain, packed, nullptr, 0, &tiers),
+              STEMMA_INVALID_ARGUMENT);
+  }
+  options.codec = "plain";
+  ASSERT_EQ(stemma_tiers_open(&options, packed, nullptr, 0, &tiers), STEMMA_OK);
+  stemma_tiers_close(tiers);
+  stemma_pool_close(packed);
+  stemma_pool_close(plain);
 }
 
 TEST(CTiers, ServeOneCacheAtATimeThatHasThePagesOfThePoolAboveThem) {

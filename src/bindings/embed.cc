@@ -12,6 +12,20 @@
 
 namespace stemma {
 
+namespace {
+
+// Pages that are packed already, or have labels, are kept as they are.
+Status check_codec(PageCodec codec, const KvPool& pool) {
+  const KvShape& shape = pool.shape();
+  const bool may_change = !is_scaled(shape.dtype) && shape.kind != KvKind::kDoubleSparse;
+  if (codec == PageCodec::kPlain || may_change) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               "codec must be plain for pages that are packed already (dtype " +
+                   std::string(dtype_name(shape.dtype)) + ")"};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<KvPool>> open_kv_pool(const KvShape& shape, KvLayout layout, int threads) {
   STEMMA_CHECK_GE(threads, 1);
   if (shape.kind == KvKind::kDoubleSparse) {
@@ -40,6 +54,10 @@ Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& opt
       windowed_or_null->shape().page_size != device.shape().page_size) {
     return Error{ErrorCode::kInvalidArgument,
                  "windowed pool: its pages have as many tokens as the pool's"};
+  }
+  STEMMA_RETURN_IF_ERROR(check_codec(*codec, device));
+  if (windowed_or_null != nullptr) {
+    STEMMA_RETURN_IF_ERROR(check_codec(*codec, *windowed_or_null));
   }
   ThreadPool pool(threads);
   STEMMA_ASSIGN_OR_RETURN(

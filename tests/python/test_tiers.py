@@ -291,6 +291,10 @@ def test_wrong_tiers_are_named():
     ):
         with pytest.raises(stemma.Error, match=what):
             stemma.Tiers(pool, **wrong)
+    packed = stemma.Pool(layers=2, pages=PAGES, page_size=PAGE_SIZE, heads=1, head_dim=8, dtype="int8")
+    for device, windowed in ((packed, None), (pool, packed)):
+        with pytest.raises(stemma.InvalidArgumentError, match="codec"):
+            stemma.Tiers(device, host_bytes=1 << 20, codec="int8", windowed_pool=windowed)
 
 
 def test_a_pool_copies_pages():
