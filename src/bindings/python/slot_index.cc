@@ -200,7 +200,8 @@ Status SlotIndex::read_slots(const Match& match, std::int64_t first_token,
 
 void SlotIndex::evict(std::int64_t wanted_tokens, std::vector<std::int32_t>& slots) {
   settle();
-  const std::int64_t wanted = round_up(wanted_tokens, page_size());
+  const std::int64_t there = tree_->usage().evictable_tokens + std::ssize(displaced_);
+  const std::int64_t wanted = round_up(std::min(wanted_tokens, there), page_size());
   const std::int64_t displaced = std::min(wanted, std::ssize(displaced_));
   slots.insert(slots.end(), displaced_.end() - displaced, displaced_.end());
   displaced_.resize(displaced_.size() - static_cast<std::size_t>(displaced));

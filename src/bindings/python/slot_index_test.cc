@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -232,6 +233,12 @@ TEST_F(FullOfNamespaces, WhatWentForANewOneIsHandedOutInWholePagesAsWanted) {
   EXPECT_EQ(evict(1).size(), 2u);
   EXPECT_EQ(evict(3).size(), 4u);
   EXPECT_TRUE(evict(1).empty());
+}
+
+TEST_F(FullOfNamespaces, OfMoreThanThereIsAllGoes) {
+  ASSERT_TRUE(index_->try_open_namespace(digest_of(2)).has_value());
+  EXPECT_EQ(evict(std::numeric_limits<std::int64_t>::max()).size(), 6u);
+  EXPECT_TRUE(evict(std::numeric_limits<std::int64_t>::max()).empty());
 }
 
 TEST_F(FullOfNamespaces, AResetForgetsWhatWentForANewOne) {
