@@ -24,7 +24,7 @@ NamespaceDigest in_family_of(const NamespaceDigest& other, const NamespaceDigest
 }  // namespace
 
 NamespaceFamily family_of_tenant(std::string_view tenant) {
-  return family_of(NamespaceFields().add("family of tenant", tenant).finish());
+  return family_of(NamespaceFields().add(kTenantFamilyField, tenant).finish());
 }
 
 NamespaceDigest in_family(const NamespaceDigest& digest, const NamespaceFamily& family) {

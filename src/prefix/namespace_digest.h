@@ -47,6 +47,9 @@ class NamespaceFields {
   Sha256 hasher_;
 };
 
+// The field that the family of a tenant is the digest of.
+inline constexpr std::string_view kTenantFamilyField = "family of tenant";
+
 // What the namespaces of a tenant have in common.
 NamespaceFamily family_of_tenant(std::string_view tenant);
 

@@ -65,6 +65,22 @@ def test_a_purge_takes_what_a_tenant_has_and_nothing_else(cache):
     assert found(cache, text(1, 8), bob) == 0
 
 
+@pytest.mark.parametrize("tenant", ["7", 7, b"7"])
+def test_a_tenant_of_any_kind_has_all_its_namespaces_purged_and_sure(cache, tenant):
+    names = ["7", 7, b"7"]
+    publish(cache, text(1, 4), cache.namespace(tenant=tenant, salt="x"))
+    publish(cache, text(1, 4), cache.namespace(tenant=tenant, salt="y"))
+    cache.set_quota(tenant, 4)
+    assert [cache.quota(name) for name in names if name != tenant] == [None, None]
+    assert cache.quota(tenant) == (4, 2)
+    for name in names:
+        if name != tenant:
+            cache.purge(name)
+    assert cache.quota(tenant) == (4, 2)
+    cache.purge(cache.namespace(tenant=tenant, salt="x"))
+    assert cache.quota(tenant) == (4, 0)
+
+
 def test_no_purge_while_a_step_is_in_flight(cache):
     cache.begin_step()
     with pytest.raises(stemma.InvalidArgumentError, match="in flight"):
@@ -81,7 +97,9 @@ def test_names_of_fields_are_told_apart_to_their_last_byte(cache):
 
 def test_only_names_and_namespaces_are_tenants(cache):
     with pytest.raises(stemma.InvalidArgumentError):
-        cache.set_quota(7, 1)
+        cache.set_quota(7.5, 1)
+    with pytest.raises(stemma.InvalidArgumentError, match="tenant"):
+        cache.purge(None)
     with pytest.raises(stemma.InvalidArgumentError, match="another Cache"):
         cache.purge(stemma.Cache(pages=4).namespace(tenant="ada"))
 
@@ -139,6 +157,17 @@ def test_a_fork_shares_full_pages_and_has_a_last_page_of_its_own(cache):
     for held in (sequence, fork, whole):
         held.close()
     cache.audit()
+
+
+def test_of_what_began_before_a_purge_there_is_no_fork(cache):
+    with cache.begin(text(1, 12), ada := cache.namespace(tenant="ada")) as sequence:
+        sequence.reserve(12)
+        sequence.commit(text(1, 4))
+        cache.purge(ada)
+        sequence.commit(text(1, 12))
+        assert sequence.fork(12) is None
+        with pytest.raises(stemma.InvalidArgumentError, match="room"):
+            sequence.fork(13)
 
 
 def test_a_fork_that_cannot_be_is_refused_or_none():

@@ -31,9 +31,31 @@ std::unique_ptr<Namespace> open_behind(const py::object& self, const Namespace& 
   return std::make_unique<Namespace>(self, core, *id, digest, text.numbers());
 }
 
+// A value of Python's of the three kinds that a field can have; `label` names it where it has none.
+void add_value(NamespaceFields& fields, std::string_view name, const py::handle& value,
+               const std::string& label) {
+  if (py::isinstance<py::bytes>(value)) {
+    const auto bytes = value.cast<std::string>();
+    fields.add(name, std::as_bytes(std::span(bytes)));
+  } else if (py::isinstance<py::str>(value)) {
+    fields.add(name, std::string_view(value_as<std::string>(value, label)));
+  } else if (py::isinstance<py::int_>(value)) {
+    fields.add(name, value_as<std::int64_t>(value, label));
+  } else {
+    refuse(label + ": a text, a whole number or bytes are wanted");
+  }
+}
+
+// Of a text as stemma::family_of_tenant has it; 7, "7" and b"7" are three tenants.
+NamespaceFamily family_of_name(const py::handle& tenant) {
+  NamespaceFields fields;
+  add_value(fields, kTenantFamilyField, tenant, "tenant");
+  return family_of(fields.finish());
+}
+
 // The family of a tenant by its name, or of a Namespace.
 NamespaceFamily family_in(const Core& core, const py::handle& tenant) {
-  if (py::isinstance<py::str>(tenant)) return stemma::family_of_tenant(tenant.cast<std::string>());
+  if (!py::isinstance<Namespace>(tenant)) return family_of_name(tenant);
   return family_of(tenant.cast<const Namespace&>().digest_in(core));
 }
 
@@ -131,18 +153,8 @@ NamespaceDigest digest_of(const py::dict& fields) {
   for (const py::handle name : names) {
     const auto label = name.cast<std::string>();
     const py::object value = fields[name];
-    if (py::isinstance<py::bytes>(value)) {
-      const auto bytes = value.cast<std::string>();
-      digest.add(label, std::as_bytes(std::span(bytes)));
-    } else if (py::isinstance<py::str>(value)) {
-      const auto text = value_as<std::string>(value, label);
-      digest.add(label, text);
-      if (label == "tenant") family = stemma::family_of_tenant(text);
-    } else if (py::isinstance<py::int_>(value)) {
-      digest.add(label, value_as<std::int64_t>(value, label));
-    } else {
-      refuse(label + ": a text, a whole number or bytes are wanted");
-    }
+    add_value(digest, label, value, label);
+    if (label == "tenant") family = family_of_name(value);
   }
   const NamespaceDigest made = digest.finish();
   return family.has_value() ? in_family(made, *family) : made;
