@@ -242,7 +242,8 @@ STEMMA_API void stemma_release(stemma_sequence* sequence);
 
 // A second sequence with the first computed_tokens of this one, whose full pages are committed and
 // then shared. Where they end amid a page, copy page *from to *to before either goes on; else both
-// are -1. NO_ROW, NO_PAGES. REQUIRES: no step is in flight.
+// are -1. NO_ROW; NO_PAGES, also where its namespace was purged since it began: it publishes
+// nothing any more, so nothing of it can be shared. REQUIRES: no step is in flight.
 STEMMA_API stemma_status stemma_fork(const stemma_sequence* sequence, int64_t computed_tokens,
                                      stemma_sequence** fork, int32_t* from, int32_t* to);
 // Highest stays longest, under the eviction "priority".

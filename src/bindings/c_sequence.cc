@@ -32,7 +32,8 @@ stemma_status check_fork(const stemma_sequence* sequence, std::int64_t computed_
   if (computed_tokens < 0 || computed_tokens > sequence->held.capacity_tokens()) {
     return refuse("more tokens than the sequence has room for");
   }
-  if (sequence->held.published_tokens() != round_down(computed_tokens, kv.page_size())) {
+  if (sequence->held.publishes() &&
+      sequence->held.published_tokens() != round_down(computed_tokens, kv.page_size())) {
     return refuse("the full pages of the tokens are to be committed first");
   }
   if (sequence->cache->steps_in_flight > 0) return refuse("a step is in flight");

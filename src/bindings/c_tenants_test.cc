@@ -188,6 +188,20 @@ TEST_F(CTenants, APurgeOfAFamilyTakesWhatItHasBehindSharedBeginnings) {
   EXPECT_EQ(found(ada, text(1, 8)), 4);
 }
 
+TEST_F(CTenants, OfWhatBeganBeforeAPurgeThereIsNoFork) {
+  stemma_sequence* const sequence = begin(ada_, text(1, 12));
+  ASSERT_EQ(stemma_purge(cache_, kAda.data(), 1), STEMMA_OK);
+  ASSERT_EQ(stemma_commit(sequence, text(1, 12).data(), 12), STEMMA_OK);
+  EXPECT_EQ(stemma_published_tokens(sequence), 0);
+  stemma_sequence* fork = nullptr;
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  EXPECT_EQ(stemma_fork(sequence, 12, &fork, &from, &to), STEMMA_NO_PAGES);
+  EXPECT_EQ(stemma_fork(sequence, 13, &fork, &from, &to), STEMMA_INVALID_ARGUMENT);
+  EXPECT_EQ(fork, nullptr);
+  EXPECT_EQ(stemma_finish(sequence, text(1, 12).data(), 12), STEMMA_OK);
+}
+
 TEST_F(CTenants, ABeginningIsWholePages) {
   std::int32_t ns = -1;
   for (const std::size_t tokens : {0u, 3u}) {

@@ -170,7 +170,8 @@ class Hold {
     if (!core_.kv->shares()) fail({ErrorCode::kUnsupported, "the cache \"none\" shares no pages"});
     const bool has_room = 0 <= computed_tokens && computed_tokens <= sequence_.capacity_tokens();
     if (!has_room) refuse("computed_tokens: more than the sequence has room for");
-    if (sequence_.published_tokens() != round_down(computed_tokens, core_.kv->page_size())) {
+    if (sequence_.publishes() &&
+        sequence_.published_tokens() != round_down(computed_tokens, core_.kv->page_size())) {
       refuse("computed_tokens: their full pages are to be committed first");
     }
   }
