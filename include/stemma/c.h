@@ -56,7 +56,8 @@ STEMMA_API const char* stemma_last_error(void);
 STEMMA_API stemma_status stemma_set_last_error(stemma_status status, const char* message);
 
 // Receives events of at least `level` (0 debug, 1 info, 2 warning, 3 error), a line each without
-// its end, from any thread, one at a time. NULL drops all. Until then: standard error, info.
+// its end, from any thread, one at a time. NULL drops all. Until then: standard error, info. The
+// sink calls nothing of this library but stemma_set_log.
 typedef void (*stemma_log_sink)(void* context, int32_t level, const char* line, size_t bytes);
 STEMMA_API void stemma_set_log(stemma_log_sink sink, void* context, int32_t level);
 

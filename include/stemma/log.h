@@ -52,7 +52,7 @@ LogField kv(std::string_view key, Number value) {
   }
 }
 
-// Receives each event at or above the threshold as one line without a newline.
+// Receives each event from the threshold on as a line without its end, one at a time; logs nothing.
 using LogSink = std::function<void(LogLevel, std::string_view line)>;
 
 // Replaces the sink (standard error, through spdlog, until then). An empty sink drops everything.

@@ -59,7 +59,7 @@ void write_to_stderr(LogLevel level, std::string_view line) {
 }
 
 struct LogState {
-  std::mutex mutex;
+  std::mutex mutex;  // held while the sink runs: one line at a time, in their order
   LogSink sink = write_to_stderr;
   std::atomic<LogLevel> threshold = LogLevel::kInfo;
   std::atomic<LogFormat> format = LogFormat::kText;
@@ -69,6 +69,9 @@ LogState& state() {
   static LogState the_state;
   return the_state;
 }
+
+// Whether this thread is in the sink, which may then do what would wait for its own end.
+thread_local bool in_sink = false;
 
 // The length of the UTF-8 character that begins `text`, or 0: none does. Surrogates, overlong forms
 // and what is above U+10FFFF are none.
@@ -193,7 +196,8 @@ std::string json_line(LogLevel level, std::string_view event,
 }  // namespace
 
 void set_log_sink(LogSink sink) {
-  const std::lock_guard lock(state().mutex);
+  std::unique_lock lock(state().mutex, std::defer_lock);
+  if (!in_sink) lock.lock();
   state().sink = std::move(sink);
 }
 
@@ -210,10 +214,15 @@ bool log_enabled(LogLevel level) noexcept {
 }
 
 void log_event(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+  if (in_sink) return;
   const bool json = state().format.load(std::memory_order_relaxed) == LogFormat::kJson;
   const std::string line = json ? json_line(level, event, fields) : text_line(event, fields);
   const std::lock_guard lock(state().mutex);
-  if (state().sink) state().sink(level, line);
+  const LogSink sink = state().sink;  // it may set another one
+  if (!sink) return;
+  in_sink = true;
+  sink(level, line);
+  in_sink = false;
 }
 
 }  // namespace stemma

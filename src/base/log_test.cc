@@ -29,6 +29,26 @@ TEST_F(Log, AnEventIsOneLineOfFields) {
   EXPECT_EQ(lines_, std::vector<std::string>{"pool.opened pages=64 dtype=bf16"});
 }
 
+TEST_F(Log, WhatASinkLogsIsDropped) {
+  set_log_sink([this](LogLevel, std::string_view line) {
+    lines_.emplace_back(line);
+    STEMMA_LOG(kError, "log.of_a_log");
+  });
+  STEMMA_LOG(kInfo, "one");
+  STEMMA_LOG(kInfo, "two");
+  EXPECT_EQ(lines_, (std::vector<std::string>{"one", "two"}));
+}
+
+TEST_F(Log, ASinkMaySetAnother) {
+  set_log_sink([this](LogLevel, std::string_view line) {
+    lines_.emplace_back(line);
+    set_log_sink({});
+  });
+  STEMMA_LOG(kInfo, "one");
+  STEMMA_LOG(kInfo, "two");
+  EXPECT_EQ(lines_, (std::vector<std::string>{"one"}));
+}
+
 TEST_F(Log, ValuesThatWouldBreakTheLineAreQuoted) {
   STEMMA_LOG(kWarning, "file.refused", kv("path", "a b"), kv("why", "said \"no\"\nand left"));
   EXPECT_EQ(lines_,
