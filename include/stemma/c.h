@@ -55,9 +55,8 @@ STEMMA_API const char* stemma_status_name(stemma_status status);  // "no_pages",
 STEMMA_API const char* stemma_last_error(void);
 STEMMA_API stemma_status stemma_set_last_error(stemma_status status, const char* message);
 
-// Receives events of at least `level` (0 debug, 1 info, 2 warning, 3 error), a line each without
-// its end, from any thread, one at a time. NULL drops all. Until then: standard error, info. The
-// sink calls nothing of this library but stemma_set_log.
+// Gets events from `level` on (0 debug, 1 info, 2 warning, 3 error): lines without their ends, one
+// at a time, from any thread. Calls only stemma_set_log. NULL drops all. First: stderr, info.
 typedef void (*stemma_log_sink)(void* context, int32_t level, const char* line, size_t bytes);
 STEMMA_API void stemma_set_log(stemma_log_sink sink, void* context, int32_t level);
 
@@ -243,8 +242,7 @@ STEMMA_API void stemma_release(stemma_sequence* sequence);
 
 // A second sequence with the first computed_tokens of this one, whose full pages are committed and
 // then shared. Where they end amid a page, copy page *from to *to before either goes on; else both
-// are -1. NO_ROW; NO_PAGES, also where its namespace was purged since it began: it publishes
-// nothing any more, so nothing of it can be shared. REQUIRES: no step is in flight.
+// are -1. NO_ROW; NO_PAGES, also after a purge of its namespace. REQUIRES: no step is in flight.
 STEMMA_API stemma_status stemma_fork(const stemma_sequence* sequence, int64_t computed_tokens,
                                      stemma_sequence** fork, int32_t* from, int32_t* to);
 // Highest stays longest, under the eviction "priority".

@@ -65,6 +65,9 @@ stemma_status read_cache(const stemma_cache_options* given, KvCacheOptions& plan
 stemma_status check_tiers(const KvCacheOptions& options, const stemma_tiers* tiers) {
   if (tiers == nullptr) return STEMMA_OK;
   if (tiers->in_use) return refuse("another cache uses the tiers");
+  if (!tiers->opened_in.is_here()) {
+    return fail({ErrorCode::kUnsupported, "the tiers are of the process that forked this one"});
+  }
   const KvShape& shape = tiers->pool->pool->shape();
   if (shape.pages != options.pages || shape.page_size != options.page_size) {
     return refuse("pages and page_size must be those of the pool above the tiers");
@@ -168,6 +171,8 @@ stemma_status stemma_cache_open(const stemma_cache_options* options, stemma_tier
 void stemma_cache_close(stemma_cache* cache) {
   std::unique_ptr<stemma_cache> closed(cache);
   if (closed == nullptr) return;
+  stemma_tiers* const tiers = closed->tiers_or_null;
+  if (tiers != nullptr && !tiers->opened_in.is_here()) return static_cast<void>(closed.release());
   stemma::guarded([&] {
     closed->loans.close(*closed->kv);
     for (const std::int64_t id : closed->promotions) {
@@ -175,7 +180,6 @@ void stemma_cache_close(stemma_cache* cache) {
     }
     return STEMMA_OK;
   });
-  stemma_tiers* const tiers = closed->tiers_or_null;
   closed.reset();
   if (tiers != nullptr) tiers->in_use = false;
 }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "alloc/request_table.h"
+#include "base/own_process.h"
 #include "bindings/loan_book.h"
 #include "stemma/c.h"
 #include "stemma/kv_cache.h"
@@ -37,8 +38,9 @@ struct stemma_store {
 struct stemma_tiers {
   const stemma_pool* pool;
   const stemma_pool* windowed_pool_or_null;
-  std::unique_ptr<stemma::LowerTiers> tiers;
+  stemma::OwnedInProcess<stemma::LowerTiers> tiers;
   bool in_use = false;  // by a cache: each hands out all of their pages
+  stemma::OwnProcess opened_in = {};
 };
 
 struct stemma_sequence {

@@ -2,12 +2,15 @@
 // never seen them, and are the bytes that were stored. Stores are one that the test has written in
 // terms of the callbacks, and the disk's.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstddef>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -379,6 +382,54 @@ TEST(CTiers, PackNoPagesThatArePackedAlready) {
   stemma_tiers_close(tiers);
   stemma_pool_close(packed);
   stemma_pool_close(plain);
+}
+
+TEST(CTiers, AreClosedInAChildWithoutAWait) {
+  std::optional<TieredLife> life;
+  stemma_pool* pool = nullptr;
+  const stemma_pool_options shape = pool_options(TieredLife::kTieredPages);
+  ASSERT_EQ(stemma_pool_open(&shape, &pool), STEMMA_OK);
+  life.emplace(pool);
+  stemma_sequence* const sequence = life->begin(text(1, 9));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    stemma_release(sequence);
+    life.reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  stemma_release(sequence);
+  life->settle();
+}
+
+TEST(CTiers, ServeNoCacheInAChild) {
+  const stemma_pool_options shape = pool_options(8);
+  stemma_pool* pool = nullptr;
+  ASSERT_EQ(stemma_pool_open(&shape, &pool), STEMMA_OK);
+  stemma_tiers_options options;
+  stemma_tiers_options_init(&options, sizeof(options));
+  options.host_bytes = 1 << 20;
+  stemma_tiers* tiers = nullptr;
+  ASSERT_EQ(stemma_tiers_open(&options, pool, nullptr, 0, &tiers), STEMMA_OK);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    stemma_cache_options cache_options;
+    stemma_cache_options_init(&cache_options, sizeof(cache_options));
+    cache_options.pages = 8;
+    cache_options.page_size = kPageSize;
+    stemma_cache* cache = nullptr;
+    ::_exit(-stemma_cache_open(&cache_options, tiers, &cache));
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(-WEXITSTATUS(status), STEMMA_UNSUPPORTED);
+  stemma_tiers_close(tiers);
+  stemma_pool_close(pool);
 }
 
 TEST(CTiers, ServeOneCacheAtATimeThatHasThePagesOfThePoolAboveThem) {

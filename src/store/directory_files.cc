@@ -114,6 +114,8 @@ DirectoryFiles::~DirectoryFiles() {
     if (descriptor >= 0) ::close(descriptor);
   }
   for (const int descriptor : closing_) ::close(descriptor);
+  // Children that were forked meanwhile have the lock open, too, and would keep it.
+  if (lock_descriptor_ >= 0 && opened_in_.is_here()) ::flock(lock_descriptor_, LOCK_UN);
   if (lock_descriptor_ >= 0) ::close(lock_descriptor_);
   if (directory_descriptor_ >= 0) ::close(directory_descriptor_);
 }

@@ -2,7 +2,7 @@
 // is not allowed; direct where the file system can.
 //
 // One process a directory: opening it to write takes a lock that lasts as long as the object, or
-// the process.
+// the process and the children that it has forked meanwhile.
 //
 // Thread:     as DiskFiles: one thread a lane.
 // Memory:     a queue's buffers a lane.
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/own_process.h"
 #include "stemma/result.h"
 #include "store/disk_files.h"
 #include "store/disk_queue.h"
@@ -85,8 +86,9 @@ class DirectoryFiles final : public DiskFiles {
   mutable std::mutex mutex_;      // of the next two: files open on one lane and are read on both
   std::vector<int> descriptors_;  // by DiskFileId; -1: closed
   std::vector<int> closing_;      // of closed files; what was given up may still be at work on them
-  std::unique_ptr<DiskQueue> reads_;
-  std::unique_ptr<DiskQueue> writes_;
+  OwnProcess opened_in_;
+  OwnedInProcess<DiskQueue> reads_;
+  OwnedInProcess<DiskQueue> writes_;
 };
 
 }  // namespace stemma

@@ -74,6 +74,7 @@ Result<std::unique_ptr<DiskPageStore>> DiskPageStore::open(const std::string& di
 }
 
 DiskPageStore::~DiskPageStore() {
+  if (!opened_in_.is_here()) return;
   const bool hangs = files_->overdue(DiskLane::kWrite) > 0;
   if (!changed_ || read_only_ || hangs || !index_.usable()) return;
   ignore_error(rewrite(clock_.now_us() + kClosingUs), "the index is right without it");

@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "base/function_ref.h"
+#include "base/own_process.h"
 #include "device/buffer.h"
 #include "stemma/page_store.h"
 #include "store/disk_files.h"
@@ -56,7 +57,8 @@ class DiskPageStore final : public PageStore {
   static Result<std::unique_ptr<DiskPageStore>> open(std::unique_ptr<DiskFiles> files,
                                                      const Clock& clock,
                                                      const DiskPageStoreOptions& options);
-  // Writes down which pages were used last, if nothing hangs.
+  // Writes down which pages were used last, if nothing hangs and this is the process that opened
+  // it.
   ~DiskPageStore() override;
   DiskPageStore(const DiskPageStore&) = delete;
   DiskPageStore& operator=(const DiskPageStore&) = delete;
@@ -205,6 +207,7 @@ class DiskPageStore final : public PageStore {
   void note_use();
   void report_difference(const DiskPages::Namespace& described) const;
 
+  OwnProcess opened_in_;
   std::unique_ptr<DiskFiles> files_;
   const Clock& clock_;
   DiskPageStoreOptions options_;

@@ -17,6 +17,9 @@ namespace {
 
 constexpr std::size_t kDirectBytes = 4096;
 
+// The ring, or the threads, are those of another process.
+constexpr int kOtherProcess = ECHILD;
+
 bool to_be_repeated(int answer) {
   return answer == -EINTR || answer == -EAGAIN;
 }
@@ -42,6 +45,13 @@ Status DiskQueue::allocate_buffers() {
 }
 
 void DiskQueue::run(std::span<DiskTransfer> transfers, std::int64_t deadline_us) {
+  if (!opened_in_.is_here()) {
+    for (DiskTransfer& transfer : transfers) {
+      transfer.outcome = DiskOutcome::kFailed;
+      transfer.sys_errno = kOtherProcess;
+    }
+    return;
+  }
   STEMMA_CHECK_EQ(current_, 0);
   Progress progress{transfers};
   for (DiskTransfer& transfer : transfers) {
@@ -100,6 +110,7 @@ void DiskQueue::start_piece(Flight& flight) {
 }
 
 std::optional<int> DiskQueue::run(const DiskCall& call, std::int64_t deadline_us) {
+  if (!opened_in_.is_here()) return -kOtherProcess;
   STEMMA_CHECK_EQ(current_, 0);
   do {
     Flight* const flight = try_wait_for_flight(deadline_us);
@@ -199,7 +210,7 @@ void DiskQueue::give_up() {
 }
 
 std::int64_t DiskQueue::overdue() {
-  if (overdue_ > 0) reap();
+  if (overdue_ > 0 && opened_in_.is_here()) reap();
   return overdue_;
 }
 

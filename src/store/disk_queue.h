@@ -3,7 +3,8 @@
 // Bytes go through the queue's own buffers. An operation that is given up keeps its buffer until
 // the system is done with it, so that a disk that hangs costs buffers, in the end all of them, and
 // every further operation its deadline; but never a thread of the caller's and never a byte of its
-// memory.
+// memory. In a child of the process that opened it (base/own_process) every operation fails at
+// once.
 //
 // Thread:     one at a time.
 // Memory:     depth × piece_bytes of buffers, at opening.
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/own_process.h"
 #include "device/buffer.h"
 #include "stemma/result.h"
 #include "store/disk_files.h"
@@ -136,6 +138,7 @@ class DiskQueue {
 
   const Clock& clock_;
   const DiskQueueOptions options_;
+  const OwnProcess opened_in_;
   std::unique_ptr<Buffer> buffer_;
   std::vector<Flight> flights_;
   int current_ = 0;               // operations of the call that runs now

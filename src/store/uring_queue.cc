@@ -64,6 +64,8 @@ Status UringQueue::open_ring() {
   if ((ring_.features & IORING_FEAT_EXT_ARG) == 0) {  // nor can it rename: Linux 5.11 has both
     return Error{ErrorCode::kUnsupported, "io_uring of Linux 5.11 or later is needed"};
   }
+  // A child of fork() has no part in it. Where that is not to be had, it makes no use of it either.
+  static_cast<void>(io_uring_ring_dontfork(&ring_));
   unsigned workers[2] = {kKernelWorkersMax, kKernelWorkersMax};
   const int limited = io_uring_register_iowq_max_workers(&ring_, workers);
   STEMMA_CHECK(limited <= 0, "a limit is set or refused by an older system, which has its own");

@@ -64,6 +64,11 @@ void refuse(std::string detail) {
   fail(Error{ErrorCode::kInvalidArgument, std::move(detail)});
 }
 
+void refuse_child(const std::string& what) {
+  fail({ErrorCode::kUnsupported,
+        what + ": opened by the process that this one was forked from, which alone may use it"});
+}
+
 void check(Status status) {
   if (!status.ok()) fail(std::move(status).error());
 }

@@ -45,6 +45,9 @@ class Failure : public std::exception {
 // The same of a wrong argument.
 [[noreturn]] void refuse(std::string detail);
 
+// The same of what another process opened, in a child of it.
+[[noreturn]] void refuse_child(const std::string& what);
+
 template <typename T>
 T value_of(Result<T> result) {
   if (!result.ok()) fail(std::move(result).error());

@@ -34,7 +34,8 @@ class Hold {
   Hold& operator=(const Hold&) = delete;
 
   void close() {
-    in_turn(core_.mutex, false, [this] {
+    if (!core_.is_usable()) return;
+    in_turn(core_, false, [this] {
       core_.loans.forget(sequence_);
       sequence_.reset();
     });
@@ -43,7 +44,7 @@ class Hold {
   std::int64_t lend(const py::object& tokens, const Promotion& promotion) {
     const NumberText text(tokens, "tokens");
     check_begin(text.numbers());
-    return in_turn(core_.mutex, text.is_long(), [&] {
+    return in_turn(core_, text.is_long(), [&] {
       check_open();
       const PromotionId id = promotion.id_in(core_);
       return value_of(core_.loans.lend(*core_.kv, sequence_, text.numbers(), id));
@@ -51,7 +52,7 @@ class Hold {
   }
 
   bool reserve(std::int64_t tokens) {
-    return in_turn(core_.mutex, tokens > kLongCallTokens, [&] {
+    return in_turn(core_, tokens > kLongCallTokens, [&] {
       check_open();
       const std::int64_t tokens_max = core_.kv->options().context_tokens_max;
       if (tokens < 0) refuse("tokens: must be at least 0");
@@ -67,7 +68,7 @@ class Hold {
   void commit(const py::object& computed) {
     const NumberText text(computed, "computed");
     check_begin(text.numbers());
-    in_turn(core_.mutex, text.is_long(), [&] {
+    in_turn(core_, text.is_long(), [&] {
       check_computed(text.size());
       core_.kv->commit(sequence_, text.numbers());
     });
@@ -76,7 +77,7 @@ class Hold {
   void finish(const py::object& computed) {
     const NumberText text(computed, "computed");
     check_begin(text.numbers());
-    in_turn(core_.mutex, text.is_long(), [&] {
+    in_turn(core_, text.is_long(), [&] {
       check_computed(text.size());
       core_.kv->finish(std::move(sequence_), text.numbers());
     });
@@ -89,7 +90,7 @@ class Hold {
   };
   // nullptr: there is no row or no page for it.
   std::unique_ptr<Hold> fork(std::int64_t computed_tokens, Tails& tails) {
-    std::optional<ForkedSequence> forked = in_turn(core_.mutex, false, [&] {
+    std::optional<ForkedSequence> forked = in_turn(core_, false, [&] {
       check_fork(computed_tokens);
       return core_.kv->try_fork(sequence_, computed_tokens);
     });
@@ -99,7 +100,7 @@ class Hold {
   }
 
   void advance(std::int64_t computed_tokens) {
-    in_turn(core_.mutex, false, [&] {
+    in_turn(core_, false, [&] {
       check_open();
       check_not_lent();
       if (computed_tokens < 0 || computed_tokens > sequence_.capacity_tokens()) {
@@ -112,7 +113,7 @@ class Hold {
   NumberList windowed_pages(std::int64_t first_token) const {
     if (first_token < 0) refuse("first_token: must be at least 0");
     std::vector<PageId> pages;
-    in_turn(core_.mutex, false, [&] {
+    in_turn(core_, false, [&] {
       check_open();
       if (core_.kv->options().window_tokens == 0) refuse("the Cache has no window_tokens");
       pages.resize(sequence_.pages().size());
@@ -125,7 +126,7 @@ class Hold {
   // Has `change` change the sequence, in turn.
   template <typename Change>
   void set(Change&& change) {
-    in_turn(core_.mutex, false, [&] {
+    in_turn(core_, false, [&] {
       check_open();
       change(sequence_);
     });
@@ -134,13 +135,13 @@ class Hold {
   // What `question` answers of the sequence, in turn.
   template <typename Question>
   auto ask(Question&& question) const {
-    return in_turn(core_.mutex, false, [&] {
+    return in_turn(core_, false, [&] {
       check_open();
       return question(sequence_);
     });
   }
   bool valid() const {
-    return in_turn(core_.mutex, false, [this] { return sequence_.valid(); });
+    return in_turn(core_, false, [this] { return sequence_.valid(); });
   }
 
  private:
@@ -194,23 +195,20 @@ void check_pool(const KvCacheOptions& options, const Tiers& tiers) {
     refuse("windowed_pages: must be those of the windowed pool above the tiers");
   }
   if (tiers.taken) refuse("tiers: another Cache has them");
+  if (!tiers.opened_in.is_here()) refuse_child("tiers");
 }
 
 Cache open_over(const KvCacheOptions& options, const py::object& tiers_or_none) {
   Cache made{std::make_unique<Core>()};
-  LowerTiers* lower = nullptr;
-  if (!tiers_or_none.is_none()) {
-    auto& tiers = tiers_or_none.cast<Tiers&>();
-    check_pool(options, tiers);
-    lower = tiers.tiers.get();
-  }
+  Tiers* const tiers = tiers_or_none.is_none() ? nullptr : &tiers_or_none.cast<Tiers&>();
+  if (tiers != nullptr) check_pool(options, *tiers);
+  LowerTiers* const lower = tiers == nullptr ? nullptr : tiers->tiers.get();
   made.core->kv = value_of(KvCache::open(options, nullptr, lower));
   made.core->plain = *made.core->kv->try_open_namespace({});
   made.core->tiers_or_none = tiers_or_none;
-  if (lower == nullptr) return made;
-  auto& tiers = tiers_or_none.cast<Tiers&>();
-  tiers.taken = true;
-  made.core->pool_or_null = &tiers.pool.cast<const Pool&>();
+  if (tiers == nullptr) return made;
+  tiers->taken = true;
+  made.core->pool_or_null = &tiers->pool.cast<const Pool&>();
   return made;
 }
 
@@ -240,7 +238,7 @@ std::unique_ptr<Namespace> open_namespace(const py::object& self, const py::kwar
   Core& core = *self.cast<Cache&>().core;
   const NamespaceDigest digest = digest_of(fields);
   const std::optional<NamespaceId> id =
-      in_turn(core.mutex, false, [&] { return core.kv->try_open_namespace(digest); });
+      in_turn(core, false, [&] { return core.kv->try_open_namespace(digest); });
   if (!id.has_value()) fail({ErrorCode::kTooLarge, "as many namespaces are open as there can be"});
   return std::make_unique<Namespace>(self, core, *id, digest);
 }
@@ -251,7 +249,7 @@ std::unique_ptr<Hold> begin(const py::object& self, const py::object& tokens,
   const NumberText text(tokens, "tokens");
   const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
   if (text.size() == 0) refuse("tokens: a prompt has at least one token");
-  std::optional<Sequence> sequence = in_turn(core.mutex, text.is_long(), [&] {
+  std::optional<Sequence> sequence = in_turn(core, text.is_long(), [&] {
     if (text.size() > core.kv->options().context_tokens_max) {
       fail({ErrorCode::kTooLarge, "tokens: more than context_tokens_max"});
     }
@@ -266,19 +264,19 @@ std::int64_t probe(const py::object& self, const py::object& tokens, const py::o
   const NumberText text(tokens, "tokens");
   const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
   if (text.size() == 0) refuse("tokens: a prompt has at least one token");
-  return in_turn(core.mutex, text.is_long(), [&] { return core.kv->probe(ns, text.numbers()); });
+  return in_turn(core, text.is_long(), [&] { return core.kv->probe(ns, text.numbers()); });
 }
 
 std::int64_t evict(Cache& self, std::int64_t pages) {
   if (pages < 0) refuse("pages: must be at least 0");
-  return in_turn(self.core->mutex, true, [&] {
+  return in_turn(*self.core, true, [&] {
     check_no_step(*self.core);
     return self.core->kv->evict(pages);
   });
 }
 
 void reset(Cache& self) {
-  in_turn(self.core->mutex, true, [&] {
+  in_turn(*self.core, true, [&] {
     if (self.core->kv->free_rows() != self.core->kv->options().requests_max) {
       refuse("reset: a Sequence still holds pages");
     }
@@ -305,14 +303,14 @@ Stats stats_of(const KvCache& kv) {
 }
 
 py::dict stats(Cache& self) {
-  const Stats numbers = in_turn(self.core->mutex, false, [&] { return stats_of(*self.core->kv); });
+  const Stats numbers = in_turn(*self.core, false, [&] { return stats_of(*self.core->kv); });
   py::dict out;
   for (const auto& [name, value] : numbers) out[name] = value;
   return out;
 }
 
 void audit(Cache& self) {
-  const std::optional<std::string> contradiction = in_turn(self.core->mutex, true, [&] {
+  const std::optional<std::string> contradiction = in_turn(*self.core, true, [&] {
     check_no_loan(*self.core);  // of a step, which the audit looks behind
     return self.core->kv->audit();
   });

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/own_process.h"
 #include "base/prng.h"
 #include "bindings/python/binding.h"
 #include "cuda/named_backend.h"
@@ -60,6 +61,7 @@ struct Output {
 
 // A model, its engine, and whose turn it is.
 struct Core {
+  OwnProcess opened_in;
   std::mutex mutex;
   std::atomic<std::thread::id> answering;  // whose turn may call handlers of signals
   std::unique_ptr<DeviceBackend> backend;  // nullptr: CPUs
@@ -209,6 +211,7 @@ void Run::end(Output& output, FinishReason reason, const RequestStats& stats) {
 // itself.
 template <typename Work>
 auto in_turn(Core& core, bool is_long, Work&& work) {
+  if (!core.opened_in.is_here()) refuse_child("the engine");
   if (core.answering.load() == std::this_thread::get_id()) {
     refuse("the engine is answering: a handler of signals cannot call it meanwhile");
   }
@@ -257,7 +260,7 @@ class LocalEngine {
   }
   py::dict stats() const;
   void close() {
-    in_turn(*core_, true, [this] { core_->close(); });
+    if (core_->opened_in.is_here()) in_turn(*core_, true, [this] { core_->close(); });
   }
 
  private:
@@ -265,7 +268,7 @@ class LocalEngine {
   static TextForm form_of(const py::dict& prompt);
   SamplingParams sampling_of(const py::dict& prompt) const;
 
-  std::unique_ptr<Core> core_;
+  OwnedInProcess<Core> core_;
 };
 
 // Any number of 64 bits; below 0, as the server takes it.

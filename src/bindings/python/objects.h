@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/own_process.h"
 #include "bindings/loan_book.h"
+#include "bindings/python/binding.h"
 #include "stemma/cuda_pool.h"
 #include "stemma/kv_cache.h"
 #include "stemma/kv_pool.h"
@@ -34,8 +36,9 @@ struct Pool {
 struct Tiers {
   py::object pool;  // kept alive, as the next one
   py::object windowed_pool_or_none = py::none();
-  std::unique_ptr<LowerTiers> tiers;
+  OwnedInProcess<LowerTiers> tiers;
   bool taken = false;  // by a Cache
+  OwnProcess opened_in = {};
 };
 
 // The KvCache behind a Cache, and whose turn it is.
@@ -43,12 +46,20 @@ struct Core {
   Core() = default;
   ~Core() {
     if (kv == nullptr) return;  // it was not opened
+    if (!is_usable()) {
+      static_cast<void>(kv.release());
+      return;
+    }
     while (steps_in_flight > 0) kv->retire_step(last_step - --steps_in_flight);
     loans.close(*kv);
   }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
+  // Over tiers only in the process that has their threads; in a child of it all is left as it is.
+  bool is_usable() const noexcept { return tiers_or_none.is_none() || opened_in.is_here(); }
+
+  OwnProcess opened_in;
   std::mutex mutex;
   py::object tiers_or_none = py::none();  // kept alive, beyond `kv`
   std::unique_ptr<KvCache> kv;
@@ -63,6 +74,13 @@ struct Core {
 struct Cache {
   std::unique_ptr<Core> core;
 };
+
+// As in_turn of binding.h. Refused where the cache is not usable.
+template <typename Work>
+auto in_turn(Core& core, bool is_long, Work&& work) {
+  if (!core.is_usable()) refuse_child("tiers");
+  return in_turn(core.mutex, is_long, std::forward<Work>(work));
+}
 
 // A request's hold on what brings its prompt up.
 class Promotion {

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/digest.h"
+#include "base/own_process.h"
 #include "bindings/python/binding.h"
 #include "prefix/namespace_digest.h"
 #include "prefix/page_key.h"
@@ -74,7 +75,15 @@ class Store {
   void close() { pages_.reset(); }
 
   PageStoreUsage usage() { return open_store().usage(); }
-  std::mutex& mutex() noexcept { return mutex_; }
+  // Whose turn it is. Refused in a child of the process that opened it: see is_here.
+  std::mutex& mutex() {
+    if (!is_here()) refuse_child("the store");
+    return mutex_;
+  }
+  // One in memory is a child's own.
+  bool is_here() const noexcept {
+    return opened_in_.is_here() || (pages_ != nullptr && pages_->tier() == Tier::kHost);
+  }
 
  private:
   PageStore& open_store() const {
@@ -86,6 +95,7 @@ class Store {
   std::span<std::byte> frame();
   PageVerdict read(const NamedPage& page);
 
+  OwnProcess opened_in_;
   std::mutex mutex_;
   std::unique_ptr<Clock> clock_;
   std::unique_ptr<PageStore> pages_;  // nullptr: closed
@@ -307,7 +317,10 @@ void bind_stores(py::module_& module) {
           "Removes every value. None is found any more, also after a restart.")
       .def("stats", &stats, "values, bytes and bytes_max.")
       .def(
-          "close", [](Store& self) { in_turn(self.mutex(), true, [&] { self.close(); }); },
+          "close",
+          [](Store& self) {
+            if (self.is_here()) in_turn(self.mutex(), true, [&] { self.close(); });
+          },
           "Ends its work with the files. May be repeated.");
   module.def(
       "page_keys", &page_keys, py::arg("tokens"), py::arg("page_size"), py::arg("digest"),

@@ -26,7 +26,7 @@ std::unique_ptr<Namespace> open_behind(const py::object& self, const Namespace& 
   const NamespaceDigest digest =
       grafted_on(digest_of(fields), prefix.digest, text.numbers(), page_size);
   const auto id =
-      in_turn(core.mutex, false, [&] { return core.kv->try_open_namespace(digest, &prefix); });
+      in_turn(core, false, [&] { return core.kv->try_open_namespace(digest, &prefix); });
   if (!id.has_value()) fail({ErrorCode::kTooLarge, "as many namespaces are open as there can be"});
   return std::make_unique<Namespace>(self, core, *id, digest, text.numbers());
 }
@@ -63,14 +63,14 @@ void set_quota(Cache& self, const py::object& tenant, std::int64_t pages) {
   Core& core = *self.core;
   const NamespaceFamily family = family_in(core, tenant);
   if (pages < 0 || pages > core.kv->total_pages()) refuse("pages: of the Cache's, at least 0");
-  in_turn(core.mutex, true, [&] { core.kv->set_quota(family, pages); });
+  in_turn(core, true, [&] { core.kv->set_quota(family, pages); });
 }
 
 // (pages it is sure of, pages it has) of a tenant; None: it has no quota.
 py::object quota(Cache& self, const py::object& tenant) {
   Core& core = *self.core;
   const NamespaceFamily family = family_in(core, tenant);
-  const auto quotas = in_turn(core.mutex, false, [&] { return core.kv->quotas(Tier::kDevice); });
+  const auto quotas = in_turn(core, false, [&] { return core.kv->quotas(Tier::kDevice); });
   const auto found = std::find_if(quotas.begin(), quotas.end(),
                                   [&](const TenantQuota& one) { return one.family == family; });
   if (found == quotas.end()) return py::none();
@@ -81,7 +81,7 @@ void purge(Cache& self, const py::args& tenants) {
   Core& core = *self.core;
   std::vector<NamespaceFamily> families;
   for (const py::handle tenant : tenants) families.push_back(family_in(core, tenant));
-  in_turn(core.mutex, true, [&] {
+  in_turn(core, true, [&] {
     check_no_step(core);
     check_no_loan(core);
     value_of(core.kv->purge(families));
@@ -93,12 +93,12 @@ void want(Cache& self, const py::object& tokens, const py::object& ns_or_none, s
   const NumberText text(tokens, "tokens");
   const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
   if (text.size() == 0) refuse("tokens: a prompt has at least one token");
-  in_turn(core.mutex, text.is_long(), [&] { core.kv->want(ns, text.numbers(), turn); });
+  in_turn(core, text.is_long(), [&] { core.kv->want(ns, text.numbers(), turn); });
 }
 
 py::list drain_events(Cache& self) {
   KeptEvents kept;
-  in_turn(self.core->mutex, true, [&] { self.core->kv->drain_events(kept); });
+  in_turn(*self.core, true, [&] { self.core->kv->drain_events(kept); });
   py::list out;
   for (const KeptEvent& event : kept.events) {
     py::dict told;
@@ -125,7 +125,8 @@ Namespace::Namespace(py::object cache, Core& core, NamespaceId id, const Namespa
       shared_tokens_(shared_tokens.begin(), shared_tokens.end()) {}
 
 Namespace::~Namespace() {
-  in_turn(core_.mutex, false, [this] { core_.kv->close_namespace(id_); });
+  if (!core_.is_usable()) return;
+  in_turn(core_, false, [this] { core_.kv->close_namespace(id_); });
 }
 
 NamespaceId Namespace::id_in(const Core& core, std::span<const TokenId> text) const {
@@ -179,9 +180,7 @@ void bind_tenants(py::class_<Cache>& cache) {
            "is evicted last, the highest turn first. Until forget_wants.")
       .def(
           "forget_wants",
-          [](Cache& self) {
-            in_turn(self.core->mutex, true, [&] { self.core->kv->forget_wants(); });
-          },
+          [](Cache& self) { in_turn(*self.core, true, [&] { self.core->kv->forget_wants(); }); },
           "Nobody waits any more.")
       .def(
           "drain_events", &drain_events,
@@ -190,9 +189,7 @@ void bind_tenants(py::class_<Cache>& cache) {
           "the key of the page before them or None, tokens, and the digest of the namespace.")
       .def(
           "resend_events",
-          [](Cache& self) {
-            in_turn(self.core->mutex, false, [&] { self.core->kv->resend_events(); });
-          },
+          [](Cache& self) { in_turn(*self.core, false, [&] { self.core->kv->resend_events(); }); },
           "The next drain_events tells everything: for who follows from now on.");
 }
 

@@ -74,7 +74,7 @@ std::unique_ptr<Promotion> promote(const py::object& self, const py::object& tok
   const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
   if (text.size() == 0) refuse("tokens: a prompt has at least one token");
   const std::optional<PromotionId> id =
-      in_turn(core.mutex, text.is_long(), [&] { return core.kv->try_promote(ns, text.numbers()); });
+      in_turn(core, text.is_long(), [&] { return core.kv->try_promote(ns, text.numbers()); });
   if (!id.has_value()) return nullptr;
   return std::make_unique<Promotion>(self, core, *id);
 }
@@ -82,7 +82,7 @@ std::unique_ptr<Promotion> promote(const py::object& self, const py::object& tok
 bool wait_transfers(Cache& self, std::int64_t us) {
   if (us < 0) refuse("us: must be at least 0");
   Core& core = *self.core;
-  return in_turn(core.mutex, true, [&] {
+  return in_turn(core, true, [&] {
     check_no_loan(core);
     core.kv->poll_transfers();  // which may begin some
     if (!core.kv->transfers_underway()) return false;
@@ -95,7 +95,7 @@ bool wait_transfers(Cache& self, std::int64_t us) {
 void settle(Cache& self, std::int64_t us_max) {
   if (us_max < 0) refuse("us_max: must be at least 0");
   Core& core = *self.core;
-  in_turn(core.mutex, true, [&] {
+  in_turn(core, true, [&] {
     check_no_step(core);
     check_no_loan(core);
     core.kv->settle(MonotonicClock().now_us() + bounded_us(us_max));
@@ -104,7 +104,7 @@ void settle(Cache& self, std::int64_t us_max) {
 
 std::int64_t begin_step(Cache& self) {
   Core& core = *self.core;
-  return in_turn(core.mutex, false, [&] {
+  return in_turn(core, false, [&] {
     if (core.steps_in_flight == kStepsInFlightMax) refuse("as many steps are in flight as can be");
     core.last_step = core.kv->begin_step();
     ++core.steps_in_flight;
@@ -114,7 +114,7 @@ std::int64_t begin_step(Cache& self) {
 
 void retire_step(Cache& self, std::int64_t step) {
   Core& core = *self.core;
-  in_turn(core.mutex, false, [&] {
+  in_turn(core, false, [&] {
     if (core.steps_in_flight == 0 || step != core.last_step - core.steps_in_flight + 1) {
       refuse("step: not the oldest one in flight");
     }
@@ -126,7 +126,7 @@ void retire_step(Cache& self, std::int64_t step) {
 // Of the CPU, or, with a stream, of what is queued there from now on.
 bool wait_layer(Cache& self, std::int64_t layer, std::optional<std::uintptr_t> stream) {
   Core& core = *self.core;
-  return in_turn(core.mutex, true, [&] {
+  return in_turn(core, true, [&] {
     LayerGate* const arriving = core.kv->arriving_or_null();
     if (arriving == nullptr) return true;
     const Pool& pool = *core.pool_or_null;
@@ -142,7 +142,7 @@ bool wait_layer(Cache& self, std::int64_t layer, std::optional<std::uintptr_t> s
 // The step has ended, and with it what was lent for it.
 bool end_loans(Cache& self) {
   Core& core = *self.core;
-  return in_turn(core.mutex, true, [&] {
+  return in_turn(core, true, [&] {
     check_no_step(core);
     return core.loans.end(*core.kv);
   });
@@ -167,19 +167,19 @@ class Numbers final : public MetricVisitor {
 
 py::dict metrics(Cache& self) {
   Numbers numbers;
-  in_turn(self.core->mutex, false, [&] { self.core->kv->visit_metrics(numbers); });
+  in_turn(*self.core, false, [&] { self.core->kv->visit_metrics(numbers); });
   return numbers.to_python();
 }
 
 }  // namespace
 
 bool Promotion::worth_waiting() const {
-  return in_turn(core_.mutex, false,
-                 [this] { return id_.valid() && core_.kv->worth_waiting(id_); });
+  return in_turn(core_, false, [this] { return id_.valid() && core_.kv->worth_waiting(id_); });
 }
 
 void Promotion::release() {
-  in_turn(core_.mutex, false, [this] {
+  if (!core_.is_usable()) return;
+  in_turn(core_, false, [this] {
     if (!id_.valid()) return;
     const PromotionId id = std::exchange(id_, PromotionId());
     core_.loans.release(*core_.kv, id);
@@ -228,7 +228,7 @@ void bind_transfers(py::module_& module, py::class_<Cache>& cache) {
       .def(
           "poll_transfers",
           [](Cache& self) {
-            return in_turn(self.core->mutex, false, [&] {
+            return in_turn(*self.core, false, [&] {
               check_no_loan(*self.core);
               return self.core->kv->poll_transfers();
             });

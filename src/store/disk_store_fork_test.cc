@@ -1,0 +1,114 @@
+// A disk store in a child of the process that opened it: of no use there, and no harm to its
+// parent.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/temp_directory.h"
+#include "store/directory_files.h"
+#include "store/disk_store_fixture.h"
+
+namespace stemma {
+namespace {
+
+using ::testing::Each;
+
+constexpr std::int64_t kBytesMax = 1 << 20;
+constexpr unsigned kChildSeconds = 20;
+
+// What a child answers with who does this; -1: it hung or died.
+template <typename Work>
+int in_child(const Work& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(kChildSeconds);
+    ::_exit(work());
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+class ForkedDiskStore : public testing::TestWithParam<DiskIo> {
+ protected:
+  void SetUp() override {
+    open();
+    EXPECT_THAT(put_all(0, 10), Each(PageVerdict::kDone));
+  }
+
+  void open() {
+    store_.reset();
+    auto files = DirectoryFiles::open(directory_.path(), clock_, {.io = GetParam()});
+    ASSERT_TRUE(files.ok()) << to_string(files.error());
+    auto opened = DiskPageStore::open(std::unique_ptr<DiskFiles>(std::move(files).value()), clock_,
+                                      {.bytes_max = kBytesMax, .slab_bytes = 64 << 10});
+    ASSERT_TRUE(opened.ok()) << to_string(opened.error());
+    store_ = std::move(opened).value();
+  }
+  std::int64_t soon() const { return clock_.now_us() + 10'000'000; }
+  std::vector<PageVerdict> put_all(std::size_t first, std::size_t end) {
+    std::vector<PageVerdict> verdicts;
+    for (; first < end; ++first) verdicts.push_back(put(*store_, pages_[first], soon()));
+    return verdicts;
+  }
+  std::int64_t count_right() {
+    return std::ranges::count_if(pages_, [&](const TestPage& page) {
+      return serve(*store_, page, soon()) == Served::kRight;
+    });
+  }
+
+  TempDirectory directory_;
+  MonotonicClock clock_;
+  std::vector<TestPage> pages_ = make_pages(small_format(), 1, 20);
+  std::unique_ptr<DiskPageStore> store_;
+};
+
+TEST_P(ForkedDiskStore, ReadsAndWritesNothingInAChild) {
+  const int answer = in_child([&] {
+    const bool serves = serve(*store_, pages_[0], soon()) != Served::kMiss;
+    const bool stores = put(*store_, pages_[10], soon()) == PageVerdict::kDone;
+    return (serves ? 1 : 0) + (stores ? 2 : 0);
+  });
+  EXPECT_EQ(answer, 0);
+  EXPECT_EQ(count_right(), 10);
+}
+
+TEST_P(ForkedDiskStore, IsTheParentsStillWhenAChildHasLetGoOfIt) {
+  const int answer = in_child([&] {
+    store_.reset();
+    return 0;
+  });
+  EXPECT_EQ(answer, 0);
+  EXPECT_THAT(put_all(10, 20), Each(PageVerdict::kDone));
+  EXPECT_EQ(count_right(), 20);
+  open();
+  EXPECT_EQ(count_right(), 20);
+}
+
+TEST_P(ForkedDiskStore, GivesItsDirectoryUpThoughAChildLives) {
+  std::array<int, 2> ends = {};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {  // lives until the parent has closed its end
+    ::close(ends[1]);
+    ::alarm(kChildSeconds);
+    char byte = 0;
+    ::_exit(static_cast<int>(::read(ends[0], &byte, 1)));
+  }
+  open();
+  ::close(ends[1]);
+  ::close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(count_right(), 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Io, ForkedDiskStore, testing::Values(DiskIo::kUring, DiskIo::kThreads));
+
+}  // namespace
+}  // namespace stemma
