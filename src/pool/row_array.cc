@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace stemma {
@@ -38,8 +39,9 @@ Status RowArray::check(std::string_view side, std::int64_t slot_count, const KvR
                                dtype_name(rows.dtype)));
   }
   if (!is_scaled(shape_.dtype) && !takes(shape_.dtype, rows.dtype)) {
-    return invalid(fmt::format("{} is {}, the pool takes {} or f32", side, dtype_name(rows.dtype),
-                               dtype_name(shape_.dtype)));
+    const std::string_view or_f32 = shape_.dtype == DType::kF32 ? "" : " or f32";
+    return invalid(fmt::format("{} is {}, the pool takes {}{}", side, dtype_name(rows.dtype),
+                               dtype_name(shape_.dtype), or_f32));
   }
   if (rows.device != device) {
     return invalid(fmt::format("{} is on {}, the pool on {}", side, device_kind_name(rows.device),

@@ -63,6 +63,8 @@ def memory_of(**more):
         lambda: stemma.LLM(MODEL, page_size=2**40),
         lambda: stemma.LLM(MODEL, requests_max=0),
         lambda: stemma.LLM(MODEL, waiting_max=0),
+        lambda: stemma.LLM(MODEL, waiting_max=2**63 - 1),
+        lambda: stemma.LLM(MODEL, waiting_max=2**40),
         lambda: stemma.LLM(MODEL, kv_dtype="x"),
         lambda: stemma.replay("/dev/null", capacity_pages=2**40),
         lambda: stemma.replay("/dev/null", capacity_pages=4, page_tokens=-1),

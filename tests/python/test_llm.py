@@ -261,6 +261,7 @@ def test_forms_that_cannot_be_are_refused(llm):
         ({"regex": "("}, "regex: at 1"),
         ({"grammar": "root ::= what"}, "grammar: line 1: no rule is what"),
         ({"choice": []}, "choice"),
+        ({"choice": "abc"}, "choice: several texts"),
         ({"structural_tag": {"format": {"type": "what"}}}, "structural_tag.format.type"),
         ({"regex": "a", "choice": ["a"]}, "choice: not with regex"),
     ]:

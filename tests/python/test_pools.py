@@ -37,6 +37,13 @@ def test_rows_are_stored_in_their_slots(layout):
     assert numpy.count_nonzero(numpy.asarray(pool.view())) == 2 * 3 * 16
 
 
+@pytest.mark.parametrize("dtype, taken", [("f32", "f32"), ("bf16", "bf16 or f32")])
+def test_rows_of_another_dtype_are_refused_with_those_that_are_taken(dtype, taken):
+    rows = numpy.ones((1, 2, 8), dtype=numpy.float16)
+    with pytest.raises(stemma.InvalidArgumentError, match=f"is f16, the pool takes {taken}$"):
+        pool_of(dtype=dtype).store(0, [0], rows, rows)
+
+
 def test_rows_are_rounded_to_the_pools_dtype():
     pool, k = pool_of(dtype="f16"), numpy.full((1, 2, 8), 1 / 3, dtype=numpy.float32)
     pool.store(0, [5], k, k)

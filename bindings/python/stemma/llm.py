@@ -80,6 +80,8 @@ class SamplingParams:
         for name in ("json_schema", "structural_tag"):
             if wish[name] is not None and not isinstance(wish[name], str):
                 wish[name] = json.dumps(wish[name])
+        if isinstance(self.choice, str):
+            raise InvalidArgumentError("choice: several texts are wanted, not a text")
         wish["choice"] = None if self.choice is None else list(self.choice)
         wish["prompt_token_ids"] = tokens
         return wish

@@ -1,6 +1,8 @@
 #include "bindings/python/binding.h"
 
 #include <algorithm>
+#include <new>
+#include <stdexcept>
 
 namespace stemma::python {
 
@@ -86,6 +88,10 @@ void bind_errors(py::module_&) {
     } catch (const py::cast_error&) {  // where nothing knew its name
       set_exception(
           {ErrorCode::kInvalidArgument, "an argument is of a wrong type, or out of its range"});
+    } catch (const std::length_error&) {
+      set_exception({ErrorCode::kTooLarge, "more is asked for than memory can ever hold"});
+    } catch (const std::bad_alloc&) {
+      set_exception({ErrorCode::kOutOfMemory, "in a call: there is not as much memory"});
     }
   });
 }
