@@ -175,7 +175,7 @@ class KvCache {
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
   // The same of page stores, as far as they know without asking anybody (the disk does).
   std::int64_t probe_stores(NamespaceId ns, std::span<const TokenId> tokens);
-  bool asks_stores() const;  // what some of them have is known only when they have answered
+  bool asks_stores(NamespaceId ns) const;  // others, that know only by asking, may be for its pages
 
   // A step computed `tokens` prompt tokens, from `first_token` of their texts on average.
   void note_computed(std::int64_t first_token, std::int64_t tokens, std::int64_t us);

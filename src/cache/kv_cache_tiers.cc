@@ -69,11 +69,16 @@ std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const 
   return tiering_->try_promote(text.shared_ns, text.shared);
 }
 
+// Of the part that try_promote would begin.
 bool KvCache::can_promote(NamespaceId ns, std::span<const TokenId> tokens) const {
   if (tiering_ == nullptr) return true;
   const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
-  return tiering_->can_promote(ns, text.own) &&
-         (!text.shared_ns.valid() || tiering_->can_promote(text.shared_ns, text.shared));
+  if (!text.shared_ns.valid()) return tiering_->can_promote(ns, text.own);
+  const FoundText found = find(grafts_->of(text.shared_ns), text.shared);
+  const bool whole = found.tokens == std::ssize(text.shared);
+  if (whole && tiering_->can_promote(ns, text.own)) return true;
+  if (whole && found.usable_tokens == found.tokens) return false;
+  return tiering_->can_promote(text.shared_ns, text.shared);
 }
 
 bool KvCache::worth_waiting(PromotionId id) const {
@@ -178,8 +183,11 @@ std::int64_t KvCache::probe_stores(NamespaceId ns, std::span<const TokenId> toke
   return find_below(Tier::kDisk, ns, tokens);
 }
 
-bool KvCache::asks_stores() const {
-  return tiering_ != nullptr && tiering_->asks_stores();
+bool KvCache::asks_stores(NamespaceId ns) const {
+  if (tiering_ == nullptr) return false;
+  const NamespaceId shared_ns = grafts_->shared_ns(ns);
+  return tiering_->asks_stores(tree().digest(ns)) ||
+         (shared_ns.valid() && tiering_->asks_stores(tree().digest(shared_ns)));
 }
 
 // In host memory, or in page stores.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cache/held_copies_fixture.h"
+#include "prefix/namespace_examples.h"
 
 namespace stemma {
 namespace {
@@ -47,6 +48,36 @@ TEST_F(PromotionPlaces, AQuarterAreLeftToTextsOfHostMemory) {
   EXPECT_FALSE(kv->can_promote(ns, text(200))) << "nothing is known of it";
   EXPECT_TRUE(kv->can_promote(ns, text(1)));
   EXPECT_TRUE(kv->try_promote(ns, text(1)).has_value());
+}
+
+//   what all share   own         the beginning is on the device, the rest in host memory
+TEST_F(PromotionPlaces, ABeginningThatIsOnTheDeviceNeedsNone) {
+  open(64);
+  const SharedPrefix prefix = {digest_of(50), 2};
+  const NamespaceId shared = *kv->try_open_namespace(prefix.digest);
+  const NamespaceId own = *kv->try_open_namespace(digest_of(51), &prefix);
+  ns = own;
+  publish(1, 4);
+  kv->evict(4);
+  ns = shared;
+  publish(1, 2);
+  ASSERT_EQ(kv->probe(own, text(1)), 2);
+  ns = *kv->try_open_namespace({});
+  EXPECT_EQ(promote(100, 100 + kPlaces), kPlaces * 3 / 4);
+  EXPECT_TRUE(kv->can_promote(own, text(1)));
+  EXPECT_TRUE(kv->try_promote(own, text(1)).has_value());
+}
+
+// The store keeps what it has of a namespace that it was to forget.
+TEST_F(PromotionPlaces, AStoreThatIsBarredFromANamespaceIsNotAskedForIt) {
+  open(64);
+  const NamespaceDigest digest = digest_of(50);
+  const NamespaceId barred = *kv->try_open_namespace(digest);
+  EXPECT_TRUE(kv->asks_stores(barred));
+  const NamespaceFamily family = family_of(digest);
+  ASSERT_TRUE(kv->purge({&family, 1}).ok());
+  EXPECT_FALSE(kv->asks_stores(barred));
+  EXPECT_TRUE(kv->asks_stores(ns));
 }
 
 TEST_F(PromotionPlaces, WhoWantsATextThatIsUnderWayNeedsNone) {

@@ -332,9 +332,12 @@ bool Tiering::host_has_more(NamespaceId ns, std::span<const TokenId> tokens) con
   return probe_host(ns, tokens) > has;
 }
 
-bool Tiering::asks_stores() const {
-  return std::any_of(stores_.begin(), stores_.end(),
-                     [](const PageStore* store) { return !store->lookup_is_local(); });
+bool Tiering::asks_stores(const NamespaceDigest& digest) const {
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    const bool asks = !stores_[i]->lookup_is_local();
+    if (asks && purges_.usable(static_cast<int>(i), digest)) return true;
+  }
+  return false;
 }
 
 bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {

@@ -105,7 +105,8 @@ class Tiering {
   // See KvCache. `tokens` are cut to whole pages.
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
   bool can_promote(NamespaceId ns, std::span<const TokenId> tokens) const;
-  bool asks_stores() const;
+  // Whether a store that does not know by itself what it has may be asked for pages of it.
+  bool asks_stores(const NamespaceDigest& digest) const;
   // See KvCache.
   bool may_bring_more(PromotionId id, NamespaceId ns, std::span<const TokenId> tokens) const {
     return !promotions_.serves(id, ns, whole_pages(tokens));

@@ -226,7 +226,10 @@ void BatchBuilder::look_below(Request& request) {
 // Whether lower tiers have more of it, or may have, and too much is under way.
 bool BatchBuilder::lacks_place(Request& request) const {
   if (kv_.can_promote(request.ns, request.findable())) return false;
-  return kv_.asks_stores() || reachable_tokens(kv_, request) > matched_tokens(kv_, request);
+  const std::int64_t matched = matched_tokens(kv_, request);
+  const std::int64_t findable = std::ssize(request.findable()) - 1;
+  if (matched >= round_down(findable, kv_.page_size())) return false;
+  return kv_.asks_stores(request.ns) || reachable_tokens(kv_, request) > matched;
 }
 
 // For all that it waits, since it first asked in vain. Where pages came since then, its tier does

@@ -150,6 +150,23 @@ TEST_F(FewPlaces, NobodyWaitsForOneWhoHasNothingBelow) {
   EXPECT_LE(stats(other).ttft_us, 1000);
 }
 
+// A store that has to be asked may have anything, but of what could be found.
+TEST_F(FewPlaces, NobodyWaitsForOneWhoseWholePagesAreOnTheDevice) {
+  tiers_.stores = {Tier::kRemote};
+  tiers_.faults.lookup_is_local = false;
+  open();
+  answer(*harness_, 9, 130);
+  settle(*harness_);
+  hang();
+  submit_all();
+  const RequestId there = harness_->submit(some_tokens(9, 130), 4);
+  const RequestId less_than_a_page = harness_->submit(some_tokens(10, 3), 4);
+  run();
+  EXPECT_EQ(stats(there).computed_tokens, 2);
+  EXPECT_LE(stats(there).ttft_us, 1000);
+  EXPECT_LE(stats(less_than_a_page).ttft_us, 1000);
+}
+
 TEST_F(FewPlaces, WhoComputesForWantOfOneAsksBeforeEachChunk) {
   options_.kv.tiers.load_wait_us = 0;
   tiers_.lanes.job_us_max = 0;
