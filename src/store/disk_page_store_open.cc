@@ -78,7 +78,7 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
   for (const DiskEntry& entry : entries) {
     const std::optional<SlabName> name = SlabName::try_parse(entry.name);
     if (!name.has_value()) continue;
-    slabs_.keep_number_above(name->number);
+    slabs_.keep_number(name->number);
     const std::int64_t slots = std::min<std::int64_t>(entry.bytes / name->slot_bytes,
                                                       std::numeric_limits<std::int32_t>::max());
     if (slots == 0) {  // it was being made when the process ended
@@ -153,7 +153,7 @@ void DiskPageStore::leave_out_doubtful(IndexContents& contents, std::int64_t dea
 }
 
 void DiskPageStore::adopt(const IndexContents& contents) {
-  slabs_.keep_number_above(contents.slab_max);
+  slabs_.keep_number(contents.slab_max);
   for (const IndexedPage& page : contents.pages) {
     if (pages_.find_or_null(page.key) != nullptr || !slabs_.try_mark(page.slot)) continue;
     const std::int64_t slot_bytes = slabs_.slabs().at(page.slot.slab).name.slot_bytes;

@@ -389,6 +389,29 @@ TEST(DiskPageStore, ASecondSlabOfTheSameNumberIsLeftAlone) {
   EXPECT_NE(f.disk.file_or_null("slab-0-90112"), nullptr);
 }
 
+// However high the number of a slab is that somebody put there, those that are made beside it are
+// found again.
+TEST(DiskPageStore, SlabsOfAnyNumberAreFoundAgain) {
+  set_log_sink({});
+  for (const std::string number : {"7", "1073741824", "1073741825", "2147483647"}) {
+    SCOPED_TRACE(number);
+    DiskStoreFixture f(16);
+    ASSERT_TRUE(f.open());
+    const auto pages = make_pages(small_format(), 16, 60);
+    f.put(pages[0]);
+    f.store.reset();
+    ASSERT_TRUE(f.disk.open()->rename("slab-0-8192", "slab-" + number + "-8192", f.soon()).ok());
+    for (int life = 0; life < 2; ++life) {
+      ASSERT_TRUE(f.open());
+      f.put_all(pages);
+      EXPECT_EQ(f.count_right(pages), 60);
+      EXPECT_EQ(f.store->usage().bytes, f.disk.used_bytes());
+    }
+    EXPECT_TRUE(f.store->purge({}, f.soon()).status.ok());
+    EXPECT_EQ(f.disk.names(), std::vector<std::string>{"index"});
+  }
+}
+
 TEST(DiskPageStore, ALostIndexIsMadeAnewFromTheFrames) {
   DiskStoreFixture f(21);
   ASSERT_TRUE(f.open());

@@ -34,7 +34,6 @@ std::optional<SlabName> SlabName::try_parse(std::string_view name) {
   name.remove_prefix(kPrefix.size());
   SlabName slab;
   if (!take_number_of(name, slab.number) || !name.starts_with('-')) return std::nullopt;
-  if (slab.number > DiskSlabs::kNumberMax) return std::nullopt;
   name.remove_prefix(1);
   if (!take_number_of(name, slab.slot_bytes) || slab.slot_bytes == 0) return std::nullopt;
   if (slab.slot_bytes % static_cast<std::int64_t>(kFrameAlignment) != 0) return std::nullopt;
@@ -56,8 +55,17 @@ Result<DiskFileId> DiskSlabs::make_file(DiskFiles& files, const SlabName& name, 
   return std::move(made).error();
 }
 
-void DiskSlabs::keep_number_above(std::int32_t number) noexcept {
-  if (number <= kNumberMax) next_number_ = std::max(next_number_, number + 1);
+std::int32_t DiskSlabs::take_number() {
+  while (kept_numbers_.contains(next_number_)) ++next_number_;
+  return next_number_++;
+}
+
+void DiskSlabs::keep_number(std::int32_t number) {
+  if (number > kCountedMax) {
+    kept_numbers_.insert(number);
+  } else {
+    next_number_ = std::max(next_number_, number + 1);
+  }
 }
 
 void DiskSlabs::add(const SlabName& name, DiskFileId file, std::int64_t slots, Slots hold) {
@@ -72,7 +80,7 @@ void DiskSlabs::add(const SlabName& name, DiskFileId file, std::int64_t slots, S
   slab.stale_bits.back() &= ~std::uint64_t{0} >> past_end;
   bytes_ += slab.bytes();
   slots_ += slots;
-  keep_number_above(name.number);
+  keep_number(name.number);
   const bool added = slabs_.emplace(name.number, std::move(slab)).second;
   STEMMA_CHECK(added, "a number names one slab");
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,10 +60,11 @@ class DiskSlabs {
                                       std::int64_t deadline_us);
 
   // The number for the next slab; the one given is used up.
-  std::int32_t take_number() noexcept { return next_number_++; }
-  void keep_number_above(std::int32_t number) noexcept;
-  // No name, and no record, of a higher one is believed: there is room to count on from it.
-  static constexpr std::int32_t kNumberMax = std::int32_t{1} << 30;
+  std::int32_t take_number();
+  // Neither is a number that something names, nor one below it, given to a slab that is made. Above
+  // kCountedMax it is only this one: there is room to count on from below.
+  void keep_number(std::int32_t number);
+  static constexpr std::int32_t kCountedMax = std::int32_t{1} << 30;
 
   // What its slots hold at first: nothing, or what another life left there.
   enum class Slots : std::uint8_t { kBlank, kStale };
@@ -94,6 +96,7 @@ class DiskSlabs {
  private:
   std::map<std::int32_t, Slab> slabs_;
   std::int32_t next_number_ = 0;
+  std::set<std::int32_t> kept_numbers_;  // above kCountedMax
   std::int64_t bytes_ = 0;
   std::int64_t slots_ = 0;
 };
