@@ -98,6 +98,7 @@ class Check {
     if (wrong.empty()) {
       ++report_.good_pages;
       good_.push_back(page);
+      good_.back().unread = false;
     } else {
       ++report_.bad_pages;
       note(name.text(), slot, page.key, wrong);

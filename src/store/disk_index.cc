@@ -5,7 +5,7 @@
 //     8  kind     u32           104  stored at, s  i64        (kPut)
 //    12  slab     i32            64  text          64 bytes   (kDescribe)
 //    16  slot     i32
-//    20  text bytes u32
+//    20  text bytes u32, or flags  (kPut)
 //    24  ordinal  i64  and one more (kPut); 0: not known
 //    32  namespace 32 bytes
 //
@@ -35,12 +35,14 @@ constexpr std::size_t kPieceBytes = 1 << 20;
 
 enum class Kind : std::uint32_t { kPut = 1, kRemove = 2, kDescribe = 3 };
 
+constexpr std::uint32_t kUnread = 1;  // a flag
+
 struct Cell {
   std::uint32_t magic = kMagic;
   std::uint32_t checksum = 0;
   Kind kind = Kind::kPut;
   SlotRef slot;
-  std::uint32_t text_bytes = 0;
+  std::uint32_t text_bytes_or_flags = 0;
   std::int64_t ordinal_after = 0;
   NamespaceDigest namespace_digest;
   std::array<std::byte, kTextBytes> rest = {};
@@ -70,6 +72,7 @@ void append_page(std::vector<std::byte>& bytes, Cell cell, const PageFields& fie
 void IndexCells::put(const IndexedPage& page) {
   Cell cell;
   cell.slot = page.slot;
+  cell.text_bytes_or_flags = page.unread ? kUnread : 0;
   cell.ordinal_after = page.ordinal + 1;
   cell.namespace_digest = page.namespace_digest;
   append_page(bytes_, cell, {page.key, page.generation, page.stored_at_s});
@@ -90,7 +93,7 @@ void IndexCells::describe(const NamespaceDigest& digest, std::string_view descri
     const std::string_view part = description.substr(0, kTextBytes);
     cell.rest = {};
     std::memcpy(cell.rest.data(), part.data(), part.size());
-    cell.text_bytes = static_cast<std::uint32_t>(part.size());
+    cell.text_bytes_or_flags = static_cast<std::uint32_t>(part.size());
     append_cell(bytes_, cell);
     description.remove_prefix(part.size());
   }
@@ -120,7 +123,7 @@ void IndexReader::take_cell(std::span<const std::byte> bytes) {
   if (cell.kind == Kind::kDescribe) {
     auto& parts = parts_[cell.namespace_digest];
     if (cell.slot.slab == 0) parts.clear();
-    const std::size_t size = std::min<std::size_t>(cell.text_bytes, kTextBytes);
+    const std::size_t size = std::min<std::size_t>(cell.text_bytes_or_flags, kTextBytes);
     parts[cell.slot.slab].assign(reinterpret_cast<const char*>(cell.rest.data()), size);
     return;
   }
@@ -131,9 +134,10 @@ void IndexReader::take_cell(std::span<const std::byte> bytes) {
     return;
   }
   contents_.slab_max = std::max(contents_.slab_max, cell.slot.slab);
-  pages_[fields.key] = {{fields.key, cell.namespace_digest, cell.slot, fields.generation,
-                         fields.stored_at_s, cell.ordinal_after - 1},
-                        contents_.cells};
+  pages_[fields.key] = {
+      {fields.key, cell.namespace_digest, cell.slot, fields.generation, fields.stored_at_s,
+       cell.ordinal_after - 1, (cell.text_bytes_or_flags & kUnread) != 0},
+      contents_.cells};
 }
 
 // A slot that two keys name is the later one's: the record that took it away from the other was
@@ -156,6 +160,9 @@ IndexContents IndexReader::finish() && {
     const auto key = (std::int64_t{slot.slab} << 32) | static_cast<std::uint32_t>(slot.slot);
     if (owners[key] == i) contents_.pages.push_back(found[i].page);
   }
+  // What a lost record removed may be named still, and others lie in its slot.
+  const bool lost = contents_.bad_cells > 0 || contents_.contested;
+  for (IndexedPage& page : contents_.pages) page.unread |= lost;
   for (const auto& [digest, parts] : parts_) {
     for (const auto& [number, text] : parts) contents_.descriptions[digest] += text;
   }

@@ -44,6 +44,8 @@ struct IndexedPage {
   std::uint64_t generation = 0;
   std::int64_t stored_at_s = 0;  // wall time, to be shown
   std::int64_t ordinal = -1;     // pages before it in its text; -1: an index of before does not say
+  // Records of the index were lost, and nobody has looked since whether its frame lies there.
+  bool unread = false;
 };
 
 inline constexpr std::int64_t kIndexCellBytes = 128;

@@ -188,7 +188,10 @@ PageVerdict DiskPageStore::judge(const Sought& sought, const DiskRead& read) {
       break;
   }
   const Result<PageFrameView> view = read_frame(sought.read->frame);
-  if (view.ok() && view->identity.key == sought.read->key) return PageVerdict::kDone;
+  if (view.ok() && view->identity.key == sought.read->key) {
+    page->unread = false;
+    return PageVerdict::kDone;
+  }
   ++counters_.corrupt_pages;
   drop(*page, /*reusable=*/true);
   return PageVerdict::kMissing;

@@ -35,6 +35,7 @@
 #include "store/disk_index.h"
 #include "store/disk_pages.h"
 #include "store/disk_slabs.h"
+#include "tier/page_frame.h"
 
 namespace stemma {
 
@@ -143,7 +144,6 @@ class DiskPageStore final : public PageStore {
   Status load();
   Status open_slabs(std::int64_t deadline_us);
   IndexContents contents_of_frames(std::int64_t deadline_us);
-  void leave_out_doubtful(IndexContents& contents, std::int64_t deadline_us);
   void adopt(const IndexContents& contents);
   void fit_into_limit(std::int64_t deadline_us);
 
@@ -181,7 +181,10 @@ class DiskPageStore final : public PageStore {
                            std::int64_t deadline_us);
   std::size_t take_out(FunctionRef<bool(const DiskPages::Page&)> is_named, std::size_t first_bucket,
                        std::int64_t& pages);
-  Status blank_stale(std::int64_t deadline_us, std::int64_t& slots_blanked);
+  Status read_unread(std::int64_t deadline_us, std::int64_t& slots_done);
+  Status read_unread_of(std::int32_t number, std::int64_t deadline_us, std::int64_t& slots_done);
+  bool note_header(SlotRef slot, const Result<PageFrameView>& view);
+  Status blank_stale(std::int64_t deadline_us, std::int64_t& slots_done);
   Status blank(std::span<const SlotRef> slots, std::int64_t deadline_us);
 
   // The index and what it costs (disk_page_store_index.cc).
@@ -232,6 +235,7 @@ class DiskPageStore final : public PageStore {
   // Of who has the turn.
   DiskIndex index_;
   std::atomic<std::int64_t> index_bytes_ = 0;
+  bool unread_pages_ = false;             // some may be
   bool removals_unsynced_ = false;        // of slabs: a loss of power may bring them back
   std::vector<SlotRef> doubtful_;         // nobody knows whether the index names them
   std::set<std::int32_t> slabs_of_call_;  // in which the call that runs has slots

@@ -113,7 +113,7 @@ std::vector<DiskPageStore::RankedPage> DiskPageStore::all_pages() {
     bucket = pages_.visit_some(bucket, kIndexPiecePages, [&](const DiskPages::Page& page) {
       pages.push_back({DiskPages::rank_of(page),
                        {page.key, page.owner->digest, page.slot, page.generation, page.stored_at_s,
-                        page.ordinal}});
+                        page.ordinal, page.unread}});
       return true;
     });
   } while (bucket != 0);

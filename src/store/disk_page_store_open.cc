@@ -1,12 +1,11 @@
 // Opening trusts an index that is whole for which pages there are, and nothing for what is in them:
-// each frame is verified when it is read. Where records of it are lost, the pages count whose
-// frames' headers say the same. Where the index is lost, the frames' own headers say which page
-// they are, and it is made anew from them. An index that is there but cannot be read is not lost:
-// what it has removed is not to be found among the frames. Nothing that is found wrong keeps the
-// store from opening.
+// each frame is verified when it is read. Where records of it are lost, what is left counts all the
+// same, and a purge looks at the frames' headers first. Where the index is lost, the frames' own
+// headers say which page they are, and it is made anew from them. An index that is there but cannot
+// be read is not lost: what it has removed is not to be found among the frames. Nothing that is
+// found wrong keeps the store from opening.
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "stemma/log.h"
@@ -53,7 +52,6 @@ Status DiskPageStore::load() {
   }
   counters_.bad_index_cells = contents->bad_cells;
   if (!contents->found) *contents = contents_of_frames(deadline_us);
-  if (contents->bad_cells > 0 || contents->contested) leave_out_doubtful(*contents, deadline_us);
   adopt(*contents);
   const std::int64_t slabs_before = std::ssize(slabs_.slabs());
   fit_into_limit(deadline_us);
@@ -131,33 +129,13 @@ IndexContents DiskPageStore::contents_of_frames(std::int64_t deadline_us) {
   return contents;
 }
 
-// Where records are lost, a slot may hold another page's frame than the index says: what a lost
-// record removed, or what it stored. No page is believed to lie in such a slot, so that the slot
-// stays stale and a purge overwrites what is there, whoever's it is.
-void DiskPageStore::leave_out_doubtful(IndexContents& contents, std::int64_t deadline_us) {
-  std::map<SlotRef, PageKey> frames;
-  for (const auto& [number, slab] : slabs_.slabs()) {
-    const auto note = [&, slab_number = number](std::int32_t slot,
-                                                const Result<PageFrameView>& view) {
-      if (view.ok()) frames[{slab_number, slot}] = view->identity.key;
-    };
-    const Status scanned = scan_slab(*files_, slab, ScanDepth::kHeaders, note, deadline_us);
-    if (!scanned.ok()) {
-      STEMMA_LOG(kWarning, "tier.disk.slab_unreadable", kv("error", to_string(scanned.error())));
-    }
-  }
-  std::erase_if(contents.pages, [&](const IndexedPage& page) {
-    const auto found = frames.find(page.slot);
-    return found == frames.end() || found->second != page.key;
-  });
-}
-
 void DiskPageStore::adopt(const IndexContents& contents) {
   slabs_.keep_number(contents.slab_max);
   for (const IndexedPage& page : contents.pages) {
     if (pages_.find_or_null(page.key) != nullptr || !slabs_.try_mark(page.slot)) continue;
     const std::int64_t slot_bytes = slabs_.slabs().at(page.slot.slab).name.slot_bytes;
     pages_.insert(page, slot_bytes, DiskPages::Warmth::kLoaded);
+    unread_pages_ |= page.unread;
   }
   for (const auto& [digest, description] : contents.descriptions) {
     const auto found = pages_.namespaces().find(digest);

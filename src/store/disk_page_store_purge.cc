@@ -5,15 +5,19 @@
 // has to be made anew from the frames, or whose record of the removal is lost, does not bring it
 // back. Slots remember that they are stale until that is durable, whatever fails in between: a page
 // is never forgotten that a restart could find. A removal of single pages lasts by the same way.
+// Where records of the index were lost, slots may hold other frames than it says: the headers of
+// those pages are read first that nobody has read since.
 //
 // Slabs of which nobody knows whose pages they hold go first, as files: they could not be opened,
 // or could not be removed when they were to go; or they were removed, to make room, and would be
 // back after a loss of power, with pages that the index still names.
+#include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
 
 #include "store/disk_page_store.h"
+#include "store/disk_scan.h"
 #include "tier/page_frame.h"
 
 namespace stemma {
@@ -52,8 +56,8 @@ PurgeOutcome DiskPageStore::purge_behind(std::span<const NamespaceFamily> namesp
 Status DiskPageStore::make_removals_last(std::int64_t deadline_us) {
   const std::lock_guard turn(turn_);
   if (files_->overdue(DiskLane::kWrite) > 0) return cannot_be_written();
-  std::int64_t blanked = 0;
-  Status done = blank_stale(deadline_us, blanked);
+  std::int64_t slots_done = 0;
+  Status done = blank_stale(deadline_us, slots_done);
   if (!ready(deadline_us)) return cannot_be_written();
   if (done.ok()) done = commit(IndexCells(), deadline_us);
   if (done.ok()) done = remove_strays(deadline_us);
@@ -123,9 +127,9 @@ PurgeOutcome DiskPageStore::purge_named(FunctionRef<bool(const DiskPages::Page&)
     outcome.status = commit(IndexCells(), deadline_us);
     if (!outcome.status.ok()) return outcome;
   } while (bucket != 0);
-  std::int64_t blanked = 0;
-  outcome.status = blank_stale(deadline_us, blanked);
-  outcome.advanced = blanked > 0;
+  std::int64_t slots_done = 0;
+  outcome.status = blank_stale(deadline_us, slots_done);
+  outcome.advanced = slots_done > 0;
   return outcome;
 }
 
@@ -146,8 +150,66 @@ std::size_t DiskPageStore::take_out(FunctionRef<bool(const DiskPages::Page&)> is
   return next;
 }
 
+// Once all have been read, not again.
+Status DiskPageStore::read_unread(std::int64_t deadline_us, std::int64_t& slots_done) {
+  if (!unread_pages_) return {};
+  std::vector<std::int32_t> numbers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [number, slab] : slabs_.slabs()) numbers.push_back(number);
+  }
+  for (const std::int32_t number : numbers) {
+    STEMMA_RETURN_IF_ERROR(read_unread_of(number, deadline_us, slots_done));
+  }
+  unread_pages_ = false;
+  return {};
+}
+
+Status DiskPageStore::read_unread_of(std::int32_t number, std::int64_t deadline_us,
+                                     std::int64_t& slots_done) {
+  DiskSlabs::Slab slab;
+  std::vector<std::int32_t> slots;
+  {
+    const std::lock_guard lock(mutex_);
+    slab = slabs_.slabs().at(number);
+    for (const DiskPages::Page* const page : pages_.pages_of_slab(number)) {
+      if (page->unread) slots.push_back(page->slot.slot);
+    }
+  }
+  for (std::span<const std::int32_t> rest = slots; !rest.empty();) {
+    const auto piece = rest.first(std::min(kPieceSlots, rest.size()));
+    rest = rest.subspan(piece.size());
+    bool in_time = slots_done == 0 || clock_.now_us() < deadline_us;
+    const auto note = [&](std::int32_t slot, const Result<PageFrameView>& view) {
+      const bool noted = note_header({number, slot}, view);
+      slots_done += noted ? 1 : 0;
+      in_time = in_time && noted;
+    };
+    if (in_time) STEMMA_RETURN_IF_ERROR(scan_headers(*files_, slab, piece, note, deadline_us));
+    if (!in_time) {
+      return Error{ErrorCode::kDeadline, files_->directory() + ": more is to be looked at"};
+    }
+  }
+  return {};
+}
+
+// A page whose frame does not lie there goes, so that what lies there is overwritten. False if it
+// could not be read in time.
+bool DiskPageStore::note_header(SlotRef slot, const Result<PageFrameView>& view) {
+  if (!view.ok() && view.error().code == ErrorCode::kDeadline) return false;
+  const std::lock_guard lock(mutex_);
+  DiskPages::Page* const page = pages_.find_in_slot_or_null(slot);
+  if (page == nullptr) return true;  // a reader found that it is not there
+  const bool right = view.ok() && view->identity.key == page->key;
+  if (right) page->unread = false;
+  if (!right) drop(*page, /*reusable=*/view.ok() || view.error().code != ErrorCode::kIo);
+  changed_ = true;
+  return true;
+}
+
 // Overwrites the header of every frame that nobody is to find.
-Status DiskPageStore::blank_stale(std::int64_t deadline_us, std::int64_t& slots_blanked) {
+Status DiskPageStore::blank_stale(std::int64_t deadline_us, std::int64_t& slots_done) {
+  STEMMA_RETURN_IF_ERROR(read_unread(deadline_us, slots_done));
   for (;;) {
     std::vector<SlotRef> slots;
     {
@@ -155,11 +217,11 @@ Status DiskPageStore::blank_stale(std::int64_t deadline_us, std::int64_t& slots_
       slots = slabs_.stale_slots(kPieceSlots);
     }
     if (slots.empty()) return {};
-    if (slots_blanked != 0 && clock_.now_us() >= deadline_us) {
+    if (slots_done != 0 && clock_.now_us() >= deadline_us) {
       return Error{ErrorCode::kDeadline, files_->directory() + ": more is to be overwritten"};
     }
     STEMMA_RETURN_IF_ERROR(blank(slots, deadline_us));
-    slots_blanked += std::ssize(slots);
+    slots_done += std::ssize(slots);
   }
 }
 

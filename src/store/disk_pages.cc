@@ -36,6 +36,7 @@ void DiskPages::insert(const IndexedPage& page, std::int64_t slot_bytes, Warmth 
                 .generation = page.generation,
                 .stored_at_s = page.stored_at_s,
                 .ordinal = page.ordinal,
+                .unread = page.unread,
                 .stamp = next_stamp_++,
                 .owner = &owner,
                 .warmth = warmth};
@@ -118,6 +119,13 @@ std::vector<DiskPages::Page*> DiskPages::pages_of_slab(std::int32_t slab) {
     if (page != nullptr) found.push_back(page);
   }
   return found;
+}
+
+DiskPages::Page* DiskPages::find_in_slot_or_null(SlotRef slot) {
+  const auto held = slabs_.find(slot.slab);
+  const auto at = static_cast<std::size_t>(slot.slot);
+  if (held == slabs_.end() || at >= held->second.by_slot.size()) return nullptr;
+  return held->second.by_slot[at];
 }
 
 // Many buckets are empty: looking at them costs too, and ends a call as pages do.

@@ -51,6 +51,7 @@ class DiskPages {
     std::uint64_t generation = 0;
     std::int64_t stored_at_s = 0;
     std::int64_t ordinal = -1;
+    bool unread = false;      // as IndexedPage says
     std::uint64_t stamp = 0;  // no two pages of a store's life have the same
     Namespace* owner = nullptr;
     Warmth warmth = Warmth::kUsed;
@@ -67,6 +68,7 @@ class DiskPages {
   DiskPages& operator=(const DiskPages&) = delete;
 
   Page* find_or_null(const PageKey& key);
+  Page* find_in_slot_or_null(SlotRef slot);
   std::int64_t pages() const noexcept { return std::ssize(pages_); }
   std::int64_t pages_of_size(std::int64_t slot_bytes) const;
 

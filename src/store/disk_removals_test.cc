@@ -1,5 +1,6 @@
 // Pages that were computed wrong have the right sums: once the store says that their removal lasts,
 // no later life finds them, whatever was lost in between; while it cannot, it does not say so.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/crc32c.h"
@@ -76,29 +77,61 @@ TEST_F(DiskRemovalsTest, ADamagedRecordOfItDoesNotBringItBack) {
 
 // The removal of one page and the storing of the next in its slot are two records: where both are
 // lost, the index gives the slot to the first, whose frame has gone.
-TEST_F(DiskRemovalsTest, WhatLiesInTheSlotOfAnotherPageDoesNotComeBackEither) {
-  ASSERT_TRUE(f.open());
-  const TestPage first(small_format(), 11);
-  ASSERT_EQ(f.put(first), PageVerdict::kDone);
-  const PageRemoval removal{first.key(), first.frame()};
-  f.store->remove({&removal, 1}, f.soon());
-  const TestPage second(small_format(), 12);
-  ASSERT_EQ(f.put(second), PageVerdict::kDone);
-  f.crash();
-  SimulatedDisk::File& index = *f.disk.file_or_null("index");
-  const auto cell = static_cast<std::size_t>(kIndexCellBytes);
-  for (const std::size_t from_end : {cell, 2 * cell}) {
-    index.now[index.now.size() - from_end + 40] ^= std::byte{1};
+class LostRecords : public DiskRemovalsTest {
+ protected:
+  void SetUp() override {
+    set_log_sink({});
+    ASSERT_TRUE(f.open());
+    ASSERT_THAT(f.put_all(others), ::testing::Each(PageVerdict::kDone));
+    ASSERT_EQ(f.put(first), PageVerdict::kDone);
+    const PageRemoval removal{first.key(), first.frame()};
+    f.store->remove({&removal, 1}, f.soon());
+    ASSERT_EQ(f.put(second), PageVerdict::kDone);
+    f.crash();
+    SimulatedDisk::File& index = *f.disk.file_or_null("index");
+    const auto cell = static_cast<std::size_t>(kIndexCellBytes);
+    for (const std::size_t from_end : {cell, 2 * cell}) {
+      index.now[index.now.size() - from_end + 40] ^= std::byte{1};
+    }
+    index.durable = index.now;
+    ASSERT_TRUE(f.open());
+    ASSERT_EQ(f.metric("bad_index_cells_total"), 2);
+    ASSERT_TRUE(f.open()) << "its index is whole again";
   }
-  index.durable = index.now;
-  ASSERT_TRUE(f.open());
-  ASSERT_EQ(f.metric("bad_index_cells_total"), 2);
-  ASSERT_TRUE(f.open()) << "its index is whole again";
-  const NamespaceFamily family = family_of(second.identity().namespace_digest);
-  EXPECT_TRUE(f.store->purge({&family, 1}, f.soon()).status.ok());
-  f.lose_index();
-  ASSERT_TRUE(f.open());
-  EXPECT_EQ(f.serve(second), Served::kMiss);
+  bool purge_second() {
+    const NamespaceFamily family = family_of(second.identity().namespace_digest);
+    return f.store->purge({&family, 1}, f.soon()).status.ok();
+  }
+  void expect_second_gone_for_good() {
+    f.lose_index();
+    ASSERT_TRUE(f.open());
+    EXPECT_EQ(f.serve(second), Served::kMiss);
+  }
+
+  std::vector<TestPage> others = make_pages(small_format(), 13, 20);
+  TestPage first{small_format(), 11};
+  TestPage second{small_format(), 12};
+};
+
+TEST_F(LostRecords, WhatLiesInTheSlotOfAnotherPageDoesNotComeBackEither) {
+  EXPECT_TRUE(purge_second());
+  expect_second_gone_for_good();
+}
+
+TEST_F(LostRecords, CostThePagesThatTheyNamedAndNoOthers) {
+  EXPECT_EQ(f.count_right(others), 20);
+  const NamespaceFamily another = family_of(NamespaceDigest());
+  ASSERT_TRUE(f.store->purge({&another, 1}, f.soon()).status.ok());
+  EXPECT_EQ(f.count_right(others), 20);
+}
+
+TEST_F(LostRecords, APurgeIsNotDoneBeforeItHasLookedAtEverySlot) {
+  f.disk.faults.latency_us = 1'100'000;
+  EXPECT_FALSE(purge_second());
+  f.disk.faults.latency_us = 0;
+  f.disk.let_go();
+  EXPECT_TRUE(purge_second());
+  expect_second_gone_for_good();
 }
 
 TEST_F(DiskRemovalsTest, WhatWasEvictedBeforeDoesNotComeBackEither) {

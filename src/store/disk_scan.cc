@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "device/buffer.h"
@@ -30,11 +31,12 @@ class SlabScan {
   SlabScan(DiskFiles& files, const DiskSlabs::Slab& slab, ScanDepth depth, std::int64_t deadline_us)
       : files_(files), slab_(slab), depth_(depth), deadline_us_(deadline_us) {}
 
-  Status start() {
+  Status start(std::int64_t slots) {
     each_bytes_ = depth_ == ScanDepth::kFrames
                       ? slab_.name.slot_bytes
                       : std::min<std::int64_t>(slab_.name.slot_bytes, kFrameAlignment);
-    const std::int64_t batch = std::max<std::int64_t>(1, kBatchBytes / each_bytes_);
+    const std::int64_t batch =
+        std::min(slots, std::max<std::int64_t>(1, kBatchBytes / each_bytes_));
     STEMMA_ASSIGN_OR_RETURN(batch_,
                             Buffer::allocate(static_cast<std::size_t>(batch * each_bytes_)));
     STEMMA_ASSIGN_OR_RETURN(frame_,
@@ -43,22 +45,20 @@ class SlabScan {
     return {};
   }
 
-  // The slots from `first` on, as many as there is room for; gives the next one.
+  // How many slots there is room for at once.
+  std::int64_t batch_slots() const noexcept { return batch_slots_; }
+
+  // So many at most.
   template <typename Visitor>
-  std::int64_t visit(std::int64_t first, Visitor&& visitor) {
-    const std::int64_t end = std::min(first + batch_slots_, slab_.slots);
+  void visit(std::span<const std::int32_t> slots, Visitor&& visitor) {
+    const auto each = static_cast<std::size_t>(each_bytes_);
     std::vector<DiskRead> reads;
-    for (std::int64_t slot = first; slot < end; ++slot) {
-      const auto at = static_cast<std::size_t>((slot - first) * each_bytes_);
-      reads.push_back({slab_.file, slot * slab_.name.slot_bytes,
-                       batch_.as<std::byte>().subspan(at, static_cast<std::size_t>(each_bytes_))});
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      reads.push_back({slab_.file, slots[i] * slab_.name.slot_bytes,
+                       batch_.as<std::byte>().subspan(i * each, each)});
     }
     files_.read(DiskLane::kWrite, reads, deadline_us_);
-    for (std::int64_t slot = first; slot < end; ++slot) {
-      visitor(static_cast<std::int32_t>(slot),
-              view_of(reads[static_cast<std::size_t>(slot - first)]));
-    }
-    return end;
+    for (std::size_t i = 0; i < slots.size(); ++i) visitor(slots[i], view_of(reads[i]));
   }
 
  private:
@@ -102,8 +102,29 @@ Status scan_slab(DiskFiles& files, const DiskSlabs::Slab& slab, ScanDepth depth,
                  FunctionRef<void(std::int32_t slot, const Result<PageFrameView>&)> visitor,
                  std::int64_t deadline_us) {
   SlabScan scan(files, slab, depth, deadline_us);
-  STEMMA_RETURN_IF_ERROR(scan.start());
-  for (std::int64_t slot = 0; slot < slab.slots;) slot = scan.visit(slot, visitor);
+  STEMMA_RETURN_IF_ERROR(scan.start(slab.slots));
+  std::vector<std::int32_t> slots;
+  for (std::int64_t first = 0; first < slab.slots; first += scan.batch_slots()) {
+    slots.resize(static_cast<std::size_t>(std::min(scan.batch_slots(), slab.slots - first)));
+    std::iota(slots.begin(), slots.end(), static_cast<std::int32_t>(first));
+    scan.visit(slots, visitor);
+  }
+  return {};
+}
+
+Status scan_headers(DiskFiles& files, const DiskSlabs::Slab& slab,
+                    std::span<const std::int32_t> slots,
+                    FunctionRef<void(std::int32_t slot, const Result<PageFrameView>&)> visitor,
+                    std::int64_t deadline_us) {
+  if (slots.empty()) return {};
+  SlabScan scan(files, slab, ScanDepth::kHeaders, deadline_us);
+  STEMMA_RETURN_IF_ERROR(scan.start(std::ssize(slots)));
+  for (std::size_t first = 0; first < slots.size();) {
+    const std::size_t batch =
+        std::min(static_cast<std::size_t>(scan.batch_slots()), slots.size() - first);
+    scan.visit(slots.subspan(first, batch), visitor);
+    first += batch;
+  }
   return {};
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/function_ref.h"
 #include "stemma/result.h"
@@ -26,5 +27,10 @@ enum class ScanDepth : std::uint8_t {
 Status scan_slab(DiskFiles& files, const DiskSlabs::Slab& slab, ScanDepth depth,
                  FunctionRef<void(std::int32_t slot, const Result<PageFrameView>&)> visitor,
                  std::int64_t deadline_us);
+// The same of the headers of these slots.
+Status scan_headers(DiskFiles& files, const DiskSlabs::Slab& slab,
+                    std::span<const std::int32_t> slots,
+                    FunctionRef<void(std::int32_t slot, const Result<PageFrameView>&)> visitor,
+                    std::int64_t deadline_us);
 
 }  // namespace stemma

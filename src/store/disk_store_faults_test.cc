@@ -223,6 +223,22 @@ TEST_F(DiskStoreFaults, ADiskThatIsFullForTheIndexGivesUpASlab) {
   EXPECT_EQ(f.serve(another), Served::kRight);
 }
 
+// A loss of power may tear what was being committed: what was committed before is not looked at.
+TEST_F(DiskStoreFaults, ATornRecordCostsItsPageAndNoTimeAtOpening) {
+  DiskStoreFixture f(4);
+  ASSERT_TRUE(f.open());
+  const auto pages = make_pages(small_format(), 1, 60);
+  for (const TestPage& page : pages) f.put(page);
+  f.store.reset();
+  std::vector<std::byte>& index = f.disk.file_or_null("index")->now;
+  index.resize(index.size() - 60);
+  f.disk.faults.latency_us = 5'000'000;
+  ASSERT_TRUE(f.open());
+  f.disk.faults = {};
+  EXPECT_EQ(f.metric("bad_index_cells_total"), 1);
+  EXPECT_EQ(f.count_right(pages), 59);
+}
+
 // Fault 6.
 TEST_F(DiskStoreFaults, EveryCallReturnsByItsDeadlineWhateverTheDiskDoes) {
   for (std::int64_t latency_us = 1'000; latency_us < 1'000'000'000'000'000; latency_us *= 32) {
