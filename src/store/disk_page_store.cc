@@ -63,7 +63,8 @@ DiskPageStore::DiskPageStore(std::unique_ptr<DiskFiles> files, const Clock& cloc
       options_(options),
       index_(*files_),
       grow_again_us_(clock.now_us()),
-      drop_again_us_(clock.now_us()) {}
+      drop_again_us_(clock.now_us()),
+      slab_bytes_max_(options.slab_bytes) {}
 
 Result<std::unique_ptr<DiskPageStore>> DiskPageStore::open(const std::string& directory,
                                                            const Clock& clock,

@@ -241,6 +241,8 @@ class DiskPageStore final : public PageStore {
   std::set<std::int32_t> slabs_of_call_;  // in which the call that runs has slots
   std::int64_t grow_again_us_;            // not before
   std::int64_t drop_again_us_;            // nor a slab for another size
+  std::int64_t slab_bytes_max_;           // of the next
+  bool index_was_full_ = false;           // and no slab could go for it during the call
   Buffer scratch_;                        // a frame that is read back
 };
 

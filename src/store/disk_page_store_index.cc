@@ -50,9 +50,9 @@ Status DiskPageStore::append(const IndexCells& cells, std::int64_t deadline_us) 
   const bool full = index_.file_bytes() + std::ssize(cells.bytes()) > bytes_max;
   if (full) STEMMA_RETURN_IF_ERROR(compact(deadline_us));
   Status done = index_.append(cells, deadline_us);
-  if (!done.ok() && done.error().sys_errno == ENOSPC && !index_.sync_failed() &&
-      drop_coldest_slab(deadline_us)) {
-    done = compact(deadline_us);
+  if (!done.ok() && done.error().sys_errno == ENOSPC && !index_.sync_failed()) {
+    index_was_full_ = !drop_coldest_slab(deadline_us);
+    if (!index_was_full_) done = compact(deadline_us);
     if (done.ok()) done = index_.append(cells, deadline_us);
   }
   if (index_.sync_failed()) become_read_only("index", done.error());
@@ -122,7 +122,8 @@ std::vector<DiskPageStore::RankedPage> DiskPageStore::all_pages() {
 }
 
 // Gives a full disk room: the slab of the coldest page goes, unless the call that runs has slots in
-// it. False if there is none.
+// it. False if there is none. Where it was the only one, the index has no room beside such a slab:
+// the next is smaller, or there is none for a while.
 bool DiskPageStore::drop_coldest_slab(std::int64_t deadline_us) {
   std::int32_t chosen = -1;
   {
@@ -133,11 +134,14 @@ bool DiskPageStore::drop_coldest_slab(std::int64_t deadline_us) {
     const DiskPages::Page* const coldest = pages_.find_coldest_or_null(
         [&](const DiskPages::Page& page) { return !slabs_of_call_.contains(page.slot.slab); });
     if (coldest != nullptr) chosen = coldest->slot.slab;
+    if (chosen < 0) return false;
+    if (slabs_.slabs().size() == 1) slab_bytes_max_ = slabs_.bytes() / 2;
   }
-  if (chosen < 0) return false;
   ignore_error(drop_slab(chosen, counters_.evicted_pages, deadline_us), "its bytes count on");
   grow_again_us_ = clock_.now_us() + kGrowAgainUs;
-  drop_again_us_ = clock_.now_us();  // a size that has lost its only slab may have another
+  // A size that has lost its only slab may have another.
+  const bool another = slab_bytes_max_ >= least_slab_bytes(options_.slab_bytes);
+  drop_again_us_ = another ? clock_.now_us() : grow_again_us_;
   return true;
 }
 

@@ -89,6 +89,8 @@ void DiskPageStore::store(std::span<Staged> staged, std::int64_t deadline_us) {
   if (place(staged, deadline_us)) write_bodies(staged, deadline_us);
   publish(staged, deadline_us);
   slabs_of_call_.clear();
+  // A slab beside which the index has no room for a single record is of no use.
+  if (std::exchange(index_was_full_, false) && usage().pages == 0) drop_coldest_slab(deadline_us);
 }
 
 // Finds slots. False after an error; a page for which there is no slot is refused.
@@ -147,8 +149,10 @@ std::int64_t DiskPageStore::missing_slots(std::span<const Staged> staged,
 bool DiskPageStore::grow(std::int64_t slot_bytes, std::int64_t deadline_us) {
   std::int64_t slots = 0;
   std::int64_t least_slots = 1;
+  bool none_may_go = false;  // to make room for it
   {
     const std::lock_guard lock(mutex_);
+    none_may_go = slabs_.slabs().empty();
     const bool has_none = slabs_.slots_of_size(slot_bytes) == 0;
     if (clock_.now_us() < (has_none ? drop_again_us_ : grow_again_us_)) return false;
     slots = slots_to_add(slot_bytes);
@@ -159,6 +163,7 @@ bool DiskPageStore::grow(std::int64_t slot_bytes, std::int64_t deadline_us) {
     if (added.ok()) return true;
     if (added.error().sys_errno == ENOSPC && slots / 2 >= least_slots) continue;
     grow_again_us_ = clock_.now_us() + kGrowAgainUs;
+    if (none_may_go) drop_again_us_ = grow_again_us_;
     STEMMA_LOG(kWarning, "tier.disk.cannot_grow", kv("directory", files_->directory()),
                kv("error", to_string(added.error())));
     break;
@@ -189,6 +194,7 @@ Status DiskPageStore::add_slab(std::int64_t slot_bytes, std::int64_t slots,
   STEMMA_ASSIGN_OR_RETURN(const DiskFileId file,
                           DiskSlabs::make_file(*files_, name, slots, deadline_us));
   const std::lock_guard lock(mutex_);
+  if (!slabs_.slabs().empty()) slab_bytes_max_ = options_.slab_bytes;  // there is room again
   slabs_.add(name, file, slots, DiskSlabs::Slots::kBlank);
   return {};
 }
@@ -199,7 +205,7 @@ std::int64_t DiskPageStore::slots_to_add(std::int64_t slot_bytes) const {
       options_.bytes_max - slabs_.bytes() - stray_bytes() - index_bytes_reserved(slabs_.slots());
   const std::int64_t fit = left_bytes / (slot_bytes + kIndexBytesPerSlot);
   return std::max<std::int64_t>(
-      0, std::min(fit, std::max<std::int64_t>(1, options_.slab_bytes / slot_bytes)));
+      0, std::min(fit, std::max<std::int64_t>(1, slab_bytes_max_ / slot_bytes)));
 }
 
 // Room for slots of this size at the cost of others: a slab of which nothing is of use to anybody

@@ -208,6 +208,36 @@ TEST_F(DiskStoreFaults, ADiskWithLessRoomThanASlabIsUsedAllTheSame) {
   EXPECT_EQ(f.count_right(pages), 30);
 }
 
+// One that is full before there is any slab is asked once a minute, not at each write.
+TEST_F(DiskStoreFaults, AFullDiskWithoutASlabIsLeftAloneForAWhile) {
+  DiskStoreFixture f(4);
+  ASSERT_TRUE(f.open());
+  f.disk.faults.space_bytes = f.disk.used_bytes();
+  const auto pages = make_pages(small_format(), 1, 10);
+  EXPECT_EQ(f.put(pages[0]), PageVerdict::kRefused);
+  const std::int64_t asked = f.disk.operations;
+  EXPECT_THAT(f.put_all(pages), Each(PageVerdict::kRefused));
+  EXPECT_EQ(f.disk.operations, asked);
+  f.disk.faults = {};
+  f.clock.advance_us(61'000'000);
+  EXPECT_THAT(f.put_all(pages), Each(PageVerdict::kDone));
+}
+
+// Whatever the room, it is not given to a slab beside which the index has none, again and again.
+TEST_F(DiskStoreFaults, ADiskWithRoomForASlabAloneIsUsedAllTheSame) {
+  for (const std::int64_t space_bytes : {64 << 10, 128 << 10, 256 << 10}) {
+    SCOPED_TRACE(space_bytes);
+    DiskStoreFixture f(4);
+    f.disk.faults.space_bytes = space_bytes;
+    ASSERT_TRUE(f.open(std::int64_t{64} << 20, 128 << 10));
+    const auto pages = make_pages(small_format(), 1, 60);
+    std::int64_t stored = 0;
+    for (const TestPage& page : pages) stored += f.put(page) == PageVerdict::kDone ? 1 : 0;
+    EXPECT_GE(stored, 57);
+    EXPECT_GE(f.count_right(pages), 4);
+  }
+}
+
 TEST_F(DiskStoreFaults, ADiskThatIsFullForTheIndexGivesUpASlab) {
   DiskStoreFixture f(5);
   ASSERT_TRUE(f.open());
