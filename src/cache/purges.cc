@@ -60,15 +60,46 @@ std::uint64_t Purges::stores_to_ask() const {
 PurgeId Purges::add(std::span<const NamespaceFamily> namespaces,
                     const std::array<std::int64_t, 4>& pages) {
   STEMMA_CHECK(can_add(namespaces), "what is pending is bounded (I10)");
-  return place({.namespaces = sorted_of(namespaces), .pages = pages});
+  const PurgeId id = place({.namespaces = sorted_of(namespaces), .pages = pages});
+  std::ranges::find(purges_, id, &std::pair<PurgeId, Purge>::first)->second.is_named = true;
+  return id;
 }
 
 void Purges::add_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before) {
-  if (stores_.empty()) return;
+  if (stores_.empty() || is_to_forget_all(pages_before)) return;
   Purge purge = {.namespaces = sorted_of(namespaces), .pages_before = pages_before};
   const bool pending = find_pending(purge.namespaces, pages_before) != purges_.size();
   if (!pending && !has_room(namespaces.size())) purge = Purge();
-  place(std::move(purge));
+  const bool of_all = purge.namespaces.empty();
+  const PurgeId id = place(std::move(purge));
+  if (of_all) absorb_into(id);
+}
+
+// Every store that can, all that has so many pages before it; the others are never asked again.
+// Meanwhile none is given anything.
+bool Purges::is_to_forget_all(std::int64_t pages_before) const {
+  std::uint64_t stores = 0;
+  for (const auto& [id, purge] : purges_) {
+    if (purge.namespaces.empty() && purge.pages_before <= pages_before) stores |= purge.stores;
+  }
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    const bool forgets = (stores & bit_of(static_cast<int>(i))) != 0;
+    if (!forgets && !stores_[i].barred_from_all) return false;
+  }
+  return true;
+}
+
+// A store that has been asked for one answers it.
+void Purges::absorb_into(PurgeId all) {
+  std::uint64_t idle = 0;
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    if (!stores_[i].asked) idle |= bit_of(static_cast<int>(i));
+  }
+  const std::int64_t pages_before = find_or_null(all)->pages_before;
+  for (auto& [id, purge] : purges_) {
+    if (id == all || purge.is_named || purge.pages_before < pages_before) continue;
+    settle(purge, idle);
+  }
 }
 
 PurgeId Purges::place(Purge purge) {

@@ -62,7 +62,8 @@ class Purges {
   // Every store is to forget those pages of these namespaces that have at least `pages_before`
   // pages before them: one was wrong, and nobody knows all that was computed from it. Until then
   // nothing of these namespaces is looked up in the store or stored there. Where no more can be
-  // remembered, everything is to be forgotten.
+  // remembered, everything is to be forgotten. Nothing is added where every store is to forget as
+  // much anyway; where all namespaces are to be forgotten, others that were added here go with it.
   void add_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before);
 
   // Whether the store may be asked for pages of the namespace, and given some.
@@ -83,6 +84,7 @@ class Purges {
   struct Purge {
     std::vector<NamespaceFamily> namespaces;  // sorted; none: all
     std::int64_t pages_before = 0;            // those with fewer stay
+    bool is_named = false;                    // somebody was given its id
     std::uint64_t stores = 0;                 // a bit for each that has not confirmed it
     std::uint64_t unable = 0;                 // and for each that never will
     std::array<std::int64_t, 4> pages = {};   // by tier
@@ -100,6 +102,8 @@ class Purges {
   const Purge* find_or_null(PurgeId id) const;
   std::size_t find_pending(std::span<const NamespaceFamily> sorted,
                            std::int64_t pages_before) const;
+  bool is_to_forget_all(std::int64_t pages_before) const;
+  void absorb_into(PurgeId all);
   bool has_room(std::size_t namespaces) const;
   std::uint64_t stores_to_ask() const;
   PurgeId place(Purge purge);

@@ -143,6 +143,49 @@ TEST_F(PurgesTest, OfWhatLiesFurtherBeforeIsOneOfItsOwn) {
   EXPECT_EQ(purges.pending(), 3);
 }
 
+// One page that all share is wrong, and what each tenant has behind it.
+TEST_F(PurgesTest, OfWhatLiesBehindAPageThatAllShareIsOne) {
+  const Families before = {family_of(digest_of(1))};
+  purges.add_behind(before, 7);
+  const PurgeId asked_for = add({family_of(digest_of(2))});
+  purges.add_behind({}, 0);
+  EXPECT_EQ(purges.pending(), 2) << "those of before go with it, but not what somebody asked for";
+  for (std::uint8_t i = 3; i < 100; ++i) {
+    const Families tenant = {family_of(digest_of(i))};
+    purges.add_behind(tenant, 0);
+  }
+  EXPECT_EQ(purges.pending(), 2);
+  purges.advance();
+  for (int call = 0; call < 4; ++call) end_next(1);
+  EXPECT_EQ(purges.pending(), 0);
+  EXPECT_TRUE(lanes.posted.empty());
+  EXPECT_TRUE(purges.report(asked_for)->pending.empty());
+  EXPECT_TRUE(purges.usable(0, digest_of(1)));
+  EXPECT_TRUE(purges.usable(1, digest_of(99)));
+}
+
+// It has been given pages since it forgot all, where another store has not yet.
+TEST_F(PurgesTest, AStoreThatHasForgottenAllIsAskedForWhatWasWrongSince) {
+  purges.add_behind({}, 0);
+  purges.advance();
+  end_next(1);  // the disk
+  const Families tenant = {family_of(digest_of(3))};
+  EXPECT_TRUE(purges.usable(0, digest_of(3)));
+  purges.add_behind(tenant, 0);
+  EXPECT_FALSE(purges.usable(0, digest_of(3)));
+  EXPECT_TRUE(purges.usable(0, digest_of(4)));
+}
+
+TEST_F(PurgesTest, OneThatIsUnderWayIsWaitedForWhereAllIsToBeForgotten) {
+  const Families tenant = {family_of(digest_of(1))};
+  purges.add_behind(tenant, 7);
+  purges.advance();
+  purges.add_behind({}, 0);
+  EXPECT_EQ(purges.pending(), 2);
+  for (int call = 0; call < 4; ++call) end_next(1);
+  EXPECT_EQ(purges.pending(), 0);
+}
+
 TEST_F(PurgesTest, OfWhatWasWrongIsOfEverythingWhereNoMoreCanBeRemembered) {
   for (std::uint8_t i = 0; i < Purges::kPurgesMax; ++i) add({family_of(digest_of(i))});
   const Families one = {family_of(digest_of(200))};
