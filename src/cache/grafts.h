@@ -8,17 +8,19 @@
 //   namespace    shared_ns              ns
 //
 // Thread:     engine thread only.               Invariants: I7 (docs/INVARIANTS.md).
-// Memory:     16 bytes a namespace.
-// Cost:       O(1), but for dependents_of.
+// Memory:     16 bytes a namespace; kWrongMax namespaces more.
+// Cost:       O(1), but for dependents_of; those of wrong pages O(log kWrongMax).
 // Not here:   digests (whoever says that a namespace is grafted), trees (prefix/).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "stemma/ids.h"
+#include "stemma/prefix_cache.h"
 
 namespace stemma {
 
@@ -87,8 +89,28 @@ class Grafts {
     return dependents;
   }
 
+  // The last page of the first `tokens` was wrong in a namespace that nobody is known to go on
+  // from. False, and nothing is remembered any more: it would be too much.
+  bool try_note_wrong(const NamespaceDigest& digest, std::int64_t tokens) {
+    const auto [wrong, is_new] = wrong_.try_emplace(digest, tokens);
+    wrong->second = std::min(wrong->second, tokens);
+    if (wrong_.size() <= kWrongMax) return true;
+    wrong_.clear();
+    return false;
+  }
+  // Whether so many tokens of it have a page that was noted. It is not known any more then.
+  bool take_wrong(const NamespaceDigest& digest, std::int64_t tokens) {
+    const auto wrong = wrong_.find(digest);
+    if (wrong == wrong_.end() || wrong->second > tokens) return false;
+    wrong_.erase(wrong);
+    return true;
+  }
+
  private:
+  static constexpr std::size_t kWrongMax = 64;
+
   std::vector<Graft> grafts_;  // by namespace
+  std::map<NamespaceDigest, std::int64_t> wrong_;
 };
 
 }  // namespace stemma

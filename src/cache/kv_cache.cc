@@ -104,6 +104,11 @@ std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& di
   }
   if (tiering_ != nullptr) tiering_->open_namespace(*ns, digest);
   grafts_->set(*ns, shared, shared.valid() ? shared_or_null->tokens : 0);
+  if (tiering_ != nullptr && shared.valid() &&
+      grafts_->take_wrong(shared_or_null->digest, shared_or_null->tokens)) {
+    tiering_->forget_stored();
+    quarantine_all(*ns);  // what host memory has of an earlier life
+  }
   return ns;
 }
 

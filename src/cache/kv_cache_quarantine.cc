@@ -77,17 +77,24 @@ std::optional<AuditHold> KvCache::try_hold(const CachedText& text, AuditRow& row
   return hold;
 }
 
+// What was computed behind a page that all share is wrong too, also in namespaces that only page
+// stores know. Whether all share the pages of a namespace that is read itself shows by who goes on
+// from it: in this life, or when somebody comes who did in an earlier one.
 void KvCache::quarantine(const CachedText& text, std::int64_t end_tokens) {
   STEMMA_CHECK_EQ(steps_in_flight_, 0);
   STEMMA_CHECK(end_tokens > 0 && end_tokens % page_size() == 0, "whole pages");
-  const GraftedText wrong =
+  const GraftedText parts =
       grafts_->split(text.ns, std::span(text.tokens).first(static_cast<std::size_t>(end_tokens)));
-  if (!wrong.own.empty()) return quarantine_part(text.ns, wrong.own);
-  quarantine_part(wrong.shared_ns, wrong.shared);
-  if (tiering_ != nullptr) tiering_->forget_stored();
-  for (const NamespaceId ns : grafts_->dependents_of(wrong.shared_ns, end_tokens)) {
-    quarantine_all(ns);  // it was computed behind what is wrong
-  }
+  const bool is_shared = parts.own.empty();
+  const bool is_behind = !is_shared && parts.shared_ns.valid();
+  const NamespaceId ns = is_shared ? parts.shared_ns : text.ns;
+  std::vector<NamespaceId> dependents;
+  if (!is_behind) dependents = grafts_->dependents_of(ns, end_tokens);
+  const bool forgets = is_shared || !dependents.empty() ||
+                       (!is_behind && !grafts_->try_note_wrong(text.digest, end_tokens));
+  if (forgets && tiering_ != nullptr) tiering_->forget_stored();
+  quarantine_part(ns, is_shared ? parts.shared : parts.own);
+  for (const NamespaceId dependent : dependents) quarantine_all(dependent);
 }
 
 // The last page of `wrong` is.
