@@ -67,8 +67,9 @@ class OutputConstraint {
   // some 125 ns, and what was begun with them. Returns how many it took. What is allowed does not
   // depend on the portions.
   virtual std::int64_t prepare(std::int64_t /*units*/) { return 0; }
-  // Whether that is done: else they do it all when they are called. Other constraints' work may
-  // undo it, where they share memory that is bounded.
+  // Whether that is done, until it accepts a token: else they do it all when they are called. Where
+  // what constraints share had to be let go meanwhile, accept() does some again, and later portions
+  // are less.
   virtual bool is_ready() { return true; }
 
   // Which tokens may come now: token t is bit t % 64 of word t / 64. Words that are missing allow

@@ -76,14 +76,28 @@ void ByteAutomaton::begin(std::int64_t work) {
   follow({program_.start, 0}, reached);
   exhausted_ = byte_work_left_ < 0;
   keep(std::move(reached));
+  for (Stack& stack : stacks_) stack.counted = false;
 }
 
+// Gives the memory back.
 void ByteAutomaton::forget_all() {
-  states_.clear();
-  next_.clear();
+  states_ = {};
+  next_ = {};
   known_.clear();
-  stacks_.assign(1, {});  // 0: nothing goes on
+  stacks_ = std::vector<Stack>(1);  // 0: nothing goes on
   known_stacks_.clear();
+  place_bytes_ = 0;
+  work_done_ = 0;
+}
+
+std::size_t ByteAutomaton::bytes() const {
+  constexpr std::size_t kNode = 48;  // of a map, with what the allocator adds
+  constexpr std::size_t kStateNode = kNode + sizeof(std::pair<const Reached, State>);
+  constexpr std::size_t kStackNode = kNode + sizeof(std::pair<const Place, std::int32_t>);
+  return program_.steps.size() * (sizeof(ByteStep) + sizeof(Mark)) +
+         states_.capacity() * sizeof(KeptState) + next_.capacity() * sizeof(State) +
+         known_.size() * kStateNode + place_bytes_ + stacks_.capacity() * sizeof(Stack) +
+         known_stacks_.size() * kStackNode;
 }
 
 void ByteAutomaton::keep_only(std::span<State* const> kept) {
@@ -140,7 +154,8 @@ void ByteAutomaton::follow(Place from, Reached& reached) {
         // A rule that ends with another one does not wait for it.
         const bool is_last =
             program_.steps[static_cast<std::size_t>(step.next)].kind == Kind::kReturn;
-        open_.push_back({step.other, is_last ? place.stack : pushed(step.next, place.stack)});
+        open_.push_back(
+            {step.other, is_last ? place.stack : pushed_as_work(step.next, place.stack)});
         break;
       }
       case Kind::kReturn:
@@ -167,11 +182,17 @@ bool ByteAutomaton::meets(const Place& place) {
 std::int32_t ByteAutomaton::pushed(std::int32_t step, std::int32_t below) {
   const auto number = static_cast<std::int32_t>(stacks_.size());
   const auto [known, added] = known_stacks_.try_emplace({step, below}, number);
-  if (added) {
-    byte_work_left_ -= kStackWork;
-    stacks_.push_back({step, below});
-  }
+  if (added) stacks_.push_back({step, below});
   return known->second;
+}
+
+// A byte is bounded by all of them, so that whether it needs too much depends on it alone.
+std::int32_t ByteAutomaton::pushed_as_work(std::int32_t step, std::int32_t below) {
+  const std::int32_t stack = pushed(step, below);
+  const bool counted = std::exchange(stacks_[static_cast<std::size_t>(stack)].counted, true);
+  byte_work_left_ -= kStackWork;
+  if (counted) byte_counted_ += kStackWork;
+  return stack;
 }
 
 ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
@@ -180,6 +201,7 @@ ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
     return kDead;
   }
   byte_work_left_ = byte_work_max_;
+  byte_counted_ = 0;
   Reached reached;
   ++walk_;
   others_.clear();
@@ -193,9 +215,13 @@ ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
   const bool dead = exhausted_ || (reached.places.empty() && !reached.may_end);
   const State next = dead ? kDead : keep(std::move(reached));
   if (!exhausted_) next_[place_of(state, byte)] = next;
-  work_left_ = exhausted_ ? 0 : work_left_ - (byte_work_max_ - byte_work_left_);
+  std::int64_t work = byte_work_max_ - byte_work_left_ - byte_counted_;
+  if (!dead && !std::exchange(states_[static_cast<std::size_t>(next)].counted, true)) {
+    work += kStateWork;
+  }
+  work_left_ = exhausted_ ? 0 : work_left_ - work;
   stopped_ = exhausted_;
-  work_done_ += byte_work_max_ - byte_work_left_;
+  work_done_ += work;
   return next;
 }
 
@@ -275,10 +301,10 @@ ByteAutomaton::State ByteAutomaton::keep(Reached reached) {
   const auto number = static_cast<State>(states_.size());
   const auto [known, added] = known_.try_emplace(std::move(reached), number);
   if (added) {
-    byte_work_left_ -= kStateWork;
     KeptState& kept = states_.emplace_back();
     kept.places = &known->first.places;
     kept.may_end = known->first.may_end;
+    place_bytes_ += known->first.places.capacity() * sizeof(Place);
     next_.resize(next_.size() + classes_, kUnknown);
   }
   return known->second;

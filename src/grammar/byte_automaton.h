@@ -5,9 +5,9 @@
 // looks up an entry of a table: a deterministic automaton, of which only what is used exists.
 //
 // Thread:     one thread at a time.
-// Memory:     16 bytes a step of the program; 4 bytes a state and class of bytes (those that the
-//             program tells apart, some 30 for a schema), 100 a state, 8 a place; nothing bounds
-//             them but keep_only().
+// Memory:     32 bytes a step of the program; 4 bytes a state and class of bytes (those that the
+//             program tells apart, some 30 for a schema), 200 a state, 8 to 16 a place: 5 to 20 a
+//             unit of work_done(), which keep_only() bounds.
 // Cost:       a look-up for a byte that came in this state before; else linear in the places.
 // Not here:   tokens (token_trie), where programs come from (byte_grammar).
 //
@@ -69,17 +69,20 @@ class ByteAutomaton {
   }
 
   // How much work may be done from here on: a unit for each step of the program that is looked at,
-  // kStackWork for each rule that is new behind others, and kStateWork for each new state. What is
-  // begun is done, so that it may be as much more as one byte needs: kByteWorkMax at most.
+  // kStackWork for each rule behind others and kStateWork for each state that are met for the first
+  // time since keep_only(). What is begun is done, so that it may be as much more as one byte
+  // needs: kByteWorkMax at most.
   void allow_work(std::int64_t units) { bound_work(units, kByteWorkMax); }
   // There is no bound, as at first.
   void allow_any_work() { bound_work(kAnyWork, kAnyWork); }
   std::int64_t work_left() const { return work_left_; }
   // Whether some was not begun: what there is to find was taken for dead, and may be asked again.
   bool stopped() const { return stopped_; }
-  // Whether one byte needed more than that: states that were not known were taken for dead.
+  // Whether one byte needed more than that, with all rules that it meets for a first time or not:
+  // states that were not known were taken for dead.
   bool exhausted() const { return exhausted_; }
-  // What it took to find all states so far, in whatever portions.
+  // What it took since keep_only() to find all that is known, in whatever portions: as much as it
+  // takes whoever comes first, and no less than it takes to find any part of it alone.
   std::int64_t work_done() const { return work_done_; }
   // Work that is not its own, of whoever asks it.
   void add_work(std::int64_t units) { work_left_ -= units; }
@@ -89,9 +92,13 @@ class ByteAutomaton {
 
   // States and what they remember, as one number to bound them by.
   std::size_t size() const { return states_.size() + stacks_.size(); }
-  // Forgets all states but that of no bytes and these, which get new numbers.
-  // REQUIRES: each as next.
+  // Of memory, by what it allocates.
+  std::size_t bytes() const;
+  // Forgets all states but that of no bytes and these, which get new numbers, and all that was
+  // found behind them. REQUIRES: each as next.
   void keep_only(std::span<State* const> kept);
+  // What that takes, in units of work: a small part of what it took to find what is forgotten.
+  std::int64_t forgetting_work() const { return static_cast<std::int64_t>(2 * size()); }
 
  private:
   static constexpr State kUnknown = -2;
@@ -105,6 +112,7 @@ class ByteAutomaton {
   struct Stack {
     std::int32_t step = 0;   // where a rule goes on,
     std::int32_t below = 0;  // and what goes on when that one has ended
+    bool counted = false;    // as work
   };
   struct Reached {
     std::vector<Place> places;
@@ -114,6 +122,7 @@ class ByteAutomaton {
   struct KeptState {
     const std::vector<Place>* places = nullptr;  // of the key in known_
     bool may_end = false;
+    bool counted = false;  // as work
     // Of each text: free_run, and behind_any.
     std::array<std::int8_t, 2> runs = {-1, -1};  // -1: not known
     std::array<State, 2> behind = {kUnknown, kUnknown};
@@ -140,6 +149,7 @@ class ByteAutomaton {
   // Adds the places from which a byte may come.
   void follow(Place from, Reached& reached);
   std::int32_t pushed(std::int32_t step, std::int32_t below);
+  std::int32_t pushed_as_work(std::int32_t step, std::int32_t below);
   State keep(Reached reached);
   // The stack that was `number` of `old`; `again` has those that were asked for.
   std::int32_t pushed_again(std::span<const Stack> old, std::int32_t number,
@@ -170,6 +180,8 @@ class ByteAutomaton {
   std::int64_t work_left_ = kAnyWork;
   std::int64_t byte_work_max_ = kAnyWork;
   std::int64_t byte_work_left_ = 0;  // of the byte that is followed
+  std::int64_t byte_counted_ = 0;    // of its work, what others have met before
+  std::size_t place_bytes_ = 0;      // of all states
   std::int64_t work_done_ = 0;
   bool stopped_ = false;
   bool exhausted_ = false;

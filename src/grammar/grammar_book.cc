@@ -13,11 +13,9 @@
 namespace stemma {
 namespace {
 
-// What the automaton of a grammar may remember,
-constexpr std::size_t kSizeMax = 8192;
-// and how much more while somebody is about to accept a token whose bytes were followed.
-constexpr std::size_t kGrowthMax = 32'768;
-constexpr std::size_t kGrowthsMax = 16;
+// Grammars with less than this part of all memory are not asked for some: what they gave would soon
+// be found again.
+constexpr std::int64_t kSmallPart = 64;
 
 Error too_many_ways() {
   return {ErrorCode::kTooLarge, "a text of this form can be read in too many ways"};
@@ -26,14 +24,15 @@ Error too_many_ways() {
 }  // namespace
 
 // The tokens that a state allows are found for one state at a time, by whoever of its constraints
-// has work left: states are let go between two of them.
+// has work left. What is known may be let go at any time: whoever begins anew then finds the same,
+// and lists that constraints hold stay.
 struct GrammarBook::Grammar {
   Grammar(std::string its_key, ByteProgram program, std::int64_t work)
       : key(std::move(its_key)), automaton(std::move(program), work) {}
 
   const std::string key;
-  std::int64_t users = 0;  // behind the book's lock
-  std::atomic<bool> too_costly = false;
+  std::int64_t users = 0;               // behind the book's lock
+  std::atomic<std::int64_t> bytes = 0;  // as the book has counted them
 
   struct Finding {
     std::vector<std::uint64_t> words;
@@ -46,13 +45,15 @@ struct GrammarBook::Grammar {
   std::vector<Constraint*> constraints;
   TokenMasks masks;
   std::optional<Finding> finding;
-  std::size_t size_max = kSizeMax;
+  std::int64_t last_work = 0;  // of the finding before
 
   std::int64_t work_for(Constraint& constraint, std::int64_t units, const GrammarBook& book);
-  void begin_finding(const Constraint& constraint, const GrammarBook& book);
+  std::int64_t begin_finding(const Constraint& constraint, const GrammarBook& book);
   std::int64_t go_on_finding(std::int64_t units, const GrammarBook& book);
-  void end_finding();
-  void bound_memory();
+  std::int64_t begin_anew(const GrammarBook& book);
+  void find_from(ByteAutomaton::State state, const GrammarBook& book);
+  void end_finding(bool too_costly);
+  std::int64_t let_go();
   void drop_finding_of(ByteAutomaton::State state);
 };
 
@@ -70,6 +71,7 @@ class GrammarBook::Constraint final : public OutputConstraint {
       std::erase(grammar_.constraints, this);
       grammar_.drop_finding_of(state_);
       let_mask_go();
+      book_.count_bytes(grammar_);
     }
     book_.leave(grammar_);
   }
@@ -82,24 +84,22 @@ class GrammarBook::Constraint final : public OutputConstraint {
     const std::lock_guard lock(grammar_.mutex);
     other->state_ = state_;
     if (mask_ != nullptr) other->take(*mask_);
-    other->ready_ = ready_;
     return other;
   }
 
   std::int64_t prepare(std::int64_t units) override {
-    const std::lock_guard lock(grammar_.mutex);
-    return grammar_.work_for(*this, units, book_);
+    const std::int64_t owed = std::min(owed_, units);
+    owed_ -= owed;
+    return owed < units ? owed + work(units - owed) : owed;
   }
 
   bool is_ready() override {
     const std::lock_guard lock(grammar_.mutex);
-    return ready_ || grammar_.too_costly;
+    return mask_ != nullptr;
   }
 
   std::span<const std::uint64_t> allowed() override {
-    const std::lock_guard lock(grammar_.mutex);
-    if (mask_ == nullptr) grammar_.work_for(*this, ByteAutomaton::kAnyWork, book_);
-    if (grammar_.too_costly) return {};
+    if (!is_ready()) work(ByteAutomaton::kAnyWork);
     return mask_->words;
   }
 
@@ -113,99 +113,131 @@ class GrammarBook::Constraint final : public OutputConstraint {
     return !grammar_.automaton.may_go_on(state_);
   }
 
-  // Where it is ready, the automaton knows the way.
+  // Where it is ready, the automaton knows the way, but for what was let go meanwhile: that is work
+  // for which the next portion is less.
   void accept(TokenId token) override {
     const std::string bytes = token_bytes(book_.tokenizer_, token);
     const std::lock_guard lock(grammar_.mutex);
+    const bool was_ready = mask_ != nullptr;
     let_mask_go();
+    const std::int64_t done_before = grammar_.automaton.work_done();
     grammar_.automaton.allow_any_work();
     for (const char byte : bytes) {
       state_ = grammar_.automaton.next(state_, static_cast<std::uint8_t>(byte));
       STEMMA_CHECK(state_ != ByteAutomaton::kDead, "only what is allowed is accepted");
     }
+    if (was_ready) owed_ += grammar_.automaton.work_done() - done_before;
   }
 
  private:
   friend struct Grammar;
 
+  // Memory is bounded without the grammar's lock: others have to give some too.
+  std::int64_t work(std::int64_t units) {
+    std::int64_t took = 0;
+    {
+      const std::lock_guard lock(grammar_.mutex);
+      took = grammar_.work_for(*this, units, book_);
+      book_.count_bytes(grammar_);
+    }
+    return took + book_.bound_memory();
+  }
+
   void take(TokenMask& mask) {
     TokenMasks::hold(mask);
     let_mask_go();
     mask_ = &mask;
-    ready_ = true;
   }
   void let_mask_go() {
     if (mask_ != nullptr) grammar_.masks.let_go(*mask_);
     mask_ = nullptr;
-    ready_ = false;
   }
 
   GrammarBook& book_;
   Grammar& grammar_;
   ByteAutomaton::State state_ = 0;
-  TokenMask* mask_ = nullptr;  // held
-  bool ready_ = false;         // has the mask, and the automaton all states behind its tokens
+  TokenMask* mask_ = nullptr;  // held; it is ready where it has one
+  std::int64_t owed_ = 0;      // work that was done when it accepted tokens
 };
 
 std::int64_t GrammarBook::Grammar::work_for(Constraint& constraint, std::int64_t units,
                                             const GrammarBook& book) {
   std::int64_t left = units;
-  while (!constraint.ready_ && !too_costly && left > 0) {
+  while (constraint.mask_ == nullptr && left > 0) {
     if (TokenMask* const known = masks.find_or_null(constraint.state_)) {
       constraint.take(*known);
       break;
     }
-    if (!finding.has_value()) begin_finding(constraint, book);
+    if (!finding.has_value()) left -= begin_finding(constraint, book);
     left -= go_on_finding(left, book);
   }
   return units - left;
 }
 
-void GrammarBook::Grammar::begin_finding(const Constraint& constraint, const GrammarBook& book) {
-  bound_memory();
+// What would make it begin anew, if it is as the one before, goes at once.
+std::int64_t GrammarBook::Grammar::begin_finding(const Constraint& constraint,
+                                                 const GrammarBook& book) {
+  const std::int64_t known = automaton.work_done();
+  const std::int64_t took = known > 0 && known + last_work > book.limits_.work ? let_go() : 0;
+  find_from(constraint.state_, book);
+  return took;
+}
+
+void GrammarBook::Grammar::find_from(ByteAutomaton::State state, const GrammarBook& book) {
   std::vector<std::uint64_t> words(token_words(book.vocab_tokens_));
   const std::span<std::uint64_t> bits = words;
-  finding.emplace(Finding{std::move(words), TokenTrie::Walk(constraint.state_, bits)});
+  finding.emplace(Finding{std::move(words), TokenTrie::Walk(state, bits)});
 }
 
-// What the automaton did counts, which is the same in whatever portions.
+// It takes no more than all that the automaton knows took. Where that is too much, and some of it
+// was not done here, it begins anew with nothing known: what others have found does not decide.
 std::int64_t GrammarBook::Grammar::go_on_finding(std::int64_t units, const GrammarBook& book) {
-  const std::int64_t done_before = automaton.work_done();
-  const std::int64_t portion = std::min(units, book.work_max_ - finding->work + 1);
+  const std::int64_t known = automaton.work_done();
+  const std::int64_t portion =
+      std::max<std::int64_t>(1, std::min(units, book.limits_.work - known + 1));
   automaton.allow_work(portion);
   const bool found = book.trie_->find_allowed(automaton, finding->walk);
-  finding->work += automaton.work_done() - done_before;
-  too_costly = automaton.exhausted() || finding->work > book.work_max_;
-  if (too_costly) finding.reset();
-  if (found && !too_costly) end_finding();
-  return portion - automaton.work_left();
+  finding->work += automaton.work_done() - known;
+  const std::int64_t took = portion - automaton.work_left();
+  const bool is_much = automaton.work_done() > book.limits_.work;
+  const bool too_costly =
+      automaton.exhausted() || (is_much && finding->work == automaton.work_done());
+  if (is_much && !too_costly) return took + begin_anew(book);
+  if (found || too_costly) end_finding(too_costly);
+  return took;
 }
 
-void GrammarBook::Grammar::end_finding() {
+std::int64_t GrammarBook::Grammar::begin_anew(const GrammarBook& book) {
+  ByteAutomaton::State state = finding->walk.state();
+  const auto in_it = std::find_if(constraints.begin(), constraints.end(),
+                                  [&](const auto* one) { return one->state_ == state; });
+  STEMMA_CHECK(in_it != constraints.end(), "who asks for it is in its state");
+  finding.reset();
+  const std::int64_t took = let_go();
+  find_from((*in_it)->state_, book);
+  return took;
+}
+
+// A state of which too much would have to be done allows nothing.
+void GrammarBook::Grammar::end_finding(bool too_costly) {
   const ByteAutomaton::State state = finding->walk.state();
-  TokenMask& mask = masks.add(state, std::move(finding->words), automaton.size());
+  if (too_costly) finding->words.clear();
+  last_work = finding->work;
+  TokenMask& mask = masks.add(state, std::move(finding->words));
   finding.reset();
   for (Constraint* const one : constraints) {
     if (one->state_ == state) one->take(mask);
   }
 }
 
-// What was found is let go when it is much, but for where constraints are. Not at once where one is
-// ready for its next token: it would have to begin again, and the next one's turn would undo it.
-void GrammarBook::Grammar::bound_memory() {
-  const std::size_t size = automaton.size();
-  const bool awaits_token = std::any_of(
-      constraints.begin(), constraints.end(),
-      [&](const auto* one) { return one->ready_ && size < one->mask_->found_at + kGrowthMax; });
-  if (size < size_max || (awaits_token && size < size_max + kGrowthsMax * kGrowthMax)) return;
+// All but where constraints are, and what they hold. REQUIRES: no finding.
+std::int64_t GrammarBook::Grammar::let_go() {
+  const std::int64_t took = automaton.forgetting_work();
   std::vector<ByteAutomaton::State*> states;
-  for (Constraint* const one : constraints) {
-    one->ready_ = false;
-    states.push_back(&one->state_);
-  }
+  for (Constraint* const one : constraints) states.push_back(&one->state_);
   masks.forget_states();
   automaton.keep_only(states);
-  size_max = std::max(kSizeMax, 2 * automaton.size());
+  return took;
 }
 
 // Where nobody is in that state any more.
@@ -217,8 +249,8 @@ void GrammarBook::Grammar::drop_finding_of(ByteAutomaton::State state) {
 }
 
 GrammarBook::GrammarBook(const Tokenizer& tokenizer, std::int64_t vocab_tokens,
-                         std::int64_t work_max)
-    : tokenizer_(tokenizer), vocab_tokens_(vocab_tokens), work_max_(work_max) {}
+                         const Limits& limits)
+    : tokenizer_(tokenizer), vocab_tokens_(vocab_tokens), limits_(limits) {}
 
 GrammarBook::~GrammarBook() {
   for (const auto& grammar : grammars_) {
@@ -242,30 +274,78 @@ Result<OwnedConstraint> GrammarBook::open(const std::string& key, Writer write) 
     ByteGrammar grammar;
     STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part whole, write(grammar));
     STEMMA_ASSIGN_OR_RETURN(ByteProgram program, grammar.compile(whole));
-    auto compiled = std::make_unique<Grammar>(key, std::move(program), work_max_);
+    auto compiled = std::make_unique<Grammar>(key, std::move(program), limits_.work);
     if (compiled->automaton.exhausted()) return too_many_ways();
     lock.lock();
-    if (find_or_null(key) == nullptr) grammars_.push_back(std::move(compiled));
+    if (find_or_null(key) == nullptr) {
+      count_bytes(*compiled);
+      grammars_.push_back(std::move(compiled));
+    }
   }
   if (trie_ == nullptr) {
     trie_ = std::make_unique<TokenTrie>(bytes_of_tokens(tokenizer_, vocab_tokens_));
   }
   Grammar& grammar = *grammars_.back();
-  if (grammar.too_costly) return too_many_ways();
   ++grammar.users;
-  drop_idle();
+  const Grammars gone = take_idle();
   lock.unlock();
   return OwnedConstraint(std::make_unique<Constraint>(*this, grammar));
 }
 
-void GrammarBook::drop_idle() {
-  std::size_t idle = 0;
-  for (const auto& grammar : grammars_) idle += grammar->users == 0 ? 1U : 0U;
-  std::erase_if(grammars_, [&](const auto& grammar) {
-    if (grammar->users > 0 || idle <= kIdleMax) return false;
-    --idle;
-    return true;
-  });
+// REQUIRES: the grammar's lock, or that nobody else has it.
+void GrammarBook::count_bytes(Grammar& grammar) {
+  const std::size_t mask_bytes = token_words(vocab_tokens_) * sizeof(std::uint64_t);
+  const auto bytes =
+      static_cast<std::int64_t>(grammar.automaton.bytes() + grammar.masks.size() * mask_bytes);
+  bytes_ += bytes - grammar.bytes.exchange(bytes);
+}
+
+// Those used longest ago where they are many, the largest where they have much.
+GrammarBook::Grammars GrammarBook::take_idle() {
+  Grammars taken;
+  while (true) {
+    std::int64_t idle = 0;
+    std::int64_t bytes = 0;
+    auto oldest = grammars_.end();
+    auto largest = grammars_.end();
+    for (auto one = grammars_.begin(); one != grammars_.end(); ++one) {
+      if ((*one)->users > 0) continue;
+      if (idle++ == 0) oldest = largest = one;
+      if ((*one)->bytes > (*largest)->bytes) largest = one;
+      bytes += (*one)->bytes;
+    }
+    const bool are_many = idle > static_cast<std::int64_t>(kIdleMax);
+    const bool have_much = bytes > limits_.idle_bytes || bytes_ > limits_.bytes;
+    if (idle == 0 || (!are_many && !have_much)) return taken;
+    const auto goes = are_many ? oldest : largest;
+    bytes_ -= (*goes)->bytes;
+    taken.push_back(std::move(*goes));
+    grammars_.erase(goes);
+  }
+}
+
+// Those that nobody uses first, then what the largest have found. What is being found stays: it
+// would have to begin anew, and bounds itself.
+std::int64_t GrammarBook::bound_memory() {
+  if (bytes_ <= limits_.bytes) return 0;
+  Grammars gone;  // with no lock
+  const std::lock_guard lock(mutex_);
+  gone = take_idle();
+  std::vector<Grammar*> large;
+  for (const auto& grammar : grammars_) {
+    if (grammar->bytes > limits_.bytes / kSmallPart) large.push_back(grammar.get());
+  }
+  std::sort(large.begin(), large.end(),
+            [](const Grammar* a, const Grammar* b) { return a->bytes > b->bytes; });
+  std::int64_t took = 0;
+  for (Grammar* const grammar : large) {
+    const std::unique_lock its_lock(grammar->mutex, std::try_to_lock);
+    if (bytes_ <= limits_.bytes) break;
+    if (!its_lock.owns_lock() || grammar->finding.has_value()) continue;
+    took += grammar->let_go();
+    count_bytes(*grammar);
+  }
+  return took;
 }
 
 void GrammarBook::enter(Grammar& grammar) {
@@ -274,9 +354,14 @@ void GrammarBook::enter(Grammar& grammar) {
 }
 
 void GrammarBook::leave(Grammar& grammar) {
+  Grammars gone;  // with no lock
   const std::lock_guard lock(mutex_);
   --grammar.users;
-  drop_idle();
+  gone = take_idle();
+}
+
+std::int64_t GrammarBook::bytes() const {
+  return bytes_;
 }
 
 std::size_t GrammarBook::grammars() const {

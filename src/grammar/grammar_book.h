@@ -5,14 +5,16 @@
 //             time. What constraints of one grammar have found is shared, behind a lock.
 // Memory:     the vocabulary's bytes as a tree, with the first grammar; a grammar's states and the
 //             tokens that each allows, one list for all who are in a state: some 20 MiB with 128k
-//             tokens, and where states are costly what is found at one time; kIdleMax grammars that
-//             nobody uses.
+//             tokens, and 40 MiB more where states are costly. Limits::bytes in all, and what is
+//             being found; Limits::idle_bytes of it in kIdleMax grammars that nobody uses.
 // Cost:       open(): the grammar, if it is a new one, and 40 ms with the first one of 128k tokens.
 //             A token: a look-up where an output was in this state before; else
-//             TokenTrie::find_allowed, which prepare() does in portions.
+//             TokenTrie::find_allowed, which prepare() does in portions. What was let go, because
+//             it was much, is found again when it is needed; letting go counts as work too.
 // Not here:   grammars (byte_grammar, json_schema), who samples (Engine).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -34,14 +36,24 @@ class GrammarBook {
   static constexpr std::size_t kIdleMax = 16;
 
   // What may be done to know which tokens may come next (ByteAutomaton::allow_work), a quarter of a
-  // second at most; schemas of JSON need a tenth of it where they need much. A grammar that needs
-  // more, for a text may be read in very many ways, allows nothing any more; nor does one of which
-  // a single byte needs more than ByteAutomaton::kByteWorkMax.
+  // second at most; schemas of JSON need a tenth of it where they need much. Behind a text where
+  // more is needed, for it may be read in very many ways, nothing is allowed; nor where a single
+  // byte needs more than ByteAutomaton::kByteWorkMax. Both follow from the grammar and the text,
+  // not from what others have found.
   static constexpr std::int64_t kWorkMax = 2'000'000;
 
+  struct Limits {
+    std::int64_t work = kWorkMax;
+    // Of all grammars: those with most let go of what they have found.
+    std::int64_t bytes = std::int64_t{128} << 20;
+    // Of those that nobody uses.
+    std::int64_t idle_bytes = std::int64_t{64} << 20;
+  };
+
   // `tokenizer` must outlive this; this must outlive the constraints. The model has so many logits.
-  GrammarBook(const Tokenizer& tokenizer, std::int64_t vocab_tokens,
-              std::int64_t work_max = kWorkMax);
+  GrammarBook(const Tokenizer& tokenizer, std::int64_t vocab_tokens)
+      : GrammarBook(tokenizer, vocab_tokens, Limits()) {}
+  GrammarBook(const Tokenizer& tokenizer, std::int64_t vocab_tokens, const Limits& limits);
   ~GrammarBook();
   GrammarBook(const GrammarBook&) = delete;
   GrammarBook& operator=(const GrammarBook&) = delete;
@@ -50,28 +62,35 @@ class GrammarBook {
   using Writer = FunctionRef<Result<ByteGrammar::Part>(ByteGrammar&)>;
 
   // A constraint to what `write` writes, or what it did when it was called with this key before.
-  // Errors are those of `write` and ByteGrammar::compile; kTooLarge for a grammar that needed more
-  // work than may be done.
+  // Errors are those of `write` and ByteGrammar::compile; kTooLarge for a grammar that needs more
+  // work than may be done before its first byte.
   Result<OwnedConstraint> open(const std::string& key, Writer write);
 
-  // Of which something is compiled.
+  // Of which something is compiled; what they have allocated.
   std::size_t grammars() const;
+  std::int64_t bytes() const;
 
  private:
   struct Grammar;
   class Constraint;
 
   Grammar* find_or_null(const std::string& key);
-  void drop_idle();
+  using Grammars = std::vector<std::unique_ptr<Grammar>>;
+  // What goes, for who destroys it without the lock.
+  Grammars take_idle();
+  void count_bytes(Grammar& grammar);
+  // Returns how much work it was. REQUIRES: the caller has no lock.
+  std::int64_t bound_memory();
   void enter(Grammar& grammar);
   void leave(Grammar& grammar);
 
   const Tokenizer& tokenizer_;
   const std::int64_t vocab_tokens_;
-  const std::int64_t work_max_;
+  const Limits limits_;
   mutable std::mutex mutex_;               // of what follows
   std::unique_ptr<const TokenTrie> trie_;  // made once: constraints read it without the lock
-  std::vector<std::unique_ptr<Grammar>> grammars_;  // those used last at the end
+  Grammars grammars_;                      // those used last at the end
+  std::atomic<std::int64_t> bytes_ = 0;
 };
 
 }  // namespace stemma

@@ -22,7 +22,6 @@ namespace stemma {
 
 struct TokenMask {
   std::vector<std::uint64_t> words;  // as TokenTrie has them
-  std::size_t found_at = 0;          // size of the automaton then
   std::int64_t holders = 0;
 };
 
@@ -36,15 +35,13 @@ class TokenMasks {
     return found == known_.end() ? nullptr : found->second.get();
   }
   // REQUIRES: that of the state is not known.
-  TokenMask& add(ByteAutomaton::State state, std::vector<std::uint64_t> words,
-                 std::size_t found_at) {
+  TokenMask& add(ByteAutomaton::State state, std::vector<std::uint64_t> words) {
     if (known_.size() >= kKnownMax) {
       std::erase_if(known_, [](const auto& one) { return one.second->holders == 0; });
     }
     const auto [place, added] = known_.try_emplace(state, std::make_unique<TokenMask>());
     STEMMA_CHECK(added, "a state has one list");
     place->second->words = std::move(words);
-    place->second->found_at = found_at;
     return *place->second;
   }
   // States have other numbers from now on, or none: what is held stays until it is let go.

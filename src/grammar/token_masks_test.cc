@@ -8,24 +8,24 @@ namespace {
 TEST(TokenMasks, HasOneListAState) {
   TokenMasks masks;
   EXPECT_EQ(masks.find_or_null(3), nullptr);
-  TokenMask& mask = masks.add(3, {5}, 0);
+  TokenMask& mask = masks.add(3, {5});
   EXPECT_EQ(masks.find_or_null(3), &mask);
   EXPECT_EQ(masks.find_or_null(4), nullptr);
 }
 
 TEST(TokenMasks, LetsGoOfListsThatNobodyHolds) {
   TokenMasks masks;
-  TokenMask& held = masks.add(0, {7}, 0);
+  TokenMask& held = masks.add(0, {7});
   TokenMasks::hold(held);
-  for (ByteAutomaton::State state = 1; state < 2'000; ++state) masks.add(state, {1}, 0);
+  for (ByteAutomaton::State state = 1; state < 2'000; ++state) masks.add(state, {1});
   EXPECT_LE(masks.size(), TokenMasks::kKnownMax + 1);
   EXPECT_EQ(masks.find_or_null(0), &held);
 }
 
 TEST(TokenMasks, KeepsWhatIsHeldThoughStatesAreForgotten) {
   TokenMasks masks;
-  TokenMask& held = masks.add(1, {7}, 0);
-  masks.add(2, {8}, 0);
+  TokenMask& held = masks.add(1, {7});
+  masks.add(2, {8});
   TokenMasks::hold(held);
   TokenMasks::hold(held);
   masks.forget_states();
