@@ -126,16 +126,24 @@ ByteGrammar::Part ByteGrammar::nothing(std::string why) {
 }
 
 ByteGrammar::Part ByteGrammar::one_text_of(std::span<const std::string_view> texts) {
-  STEMMA_CHECK(!texts.empty(), "a choice has something to choose");
-  std::vector<std::string_view> sorted(texts.begin(), texts.end());
-  std::sort(sorted.begin(), sorted.end());
+  const Part nothing_more = sequence({});
+  std::vector<Begun> ways;
+  ways.reserve(texts.size());
+  for (const std::string_view text : texts) ways.push_back({text, nothing_more});
+  return one_begun_of(std::move(ways));
+}
+
+ByteGrammar::Part ByteGrammar::one_begun_of(std::vector<Begun> ways) {
+  STEMMA_CHECK(!ways.empty(), "a choice has something to choose");
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const Begun& a, const Begun& b) { return a.text < b.text; });
   // Texts from `begin` to `end` are alike in all before `depth`; their rests become `rule`.
   struct Rest {
     std::size_t begin, end, depth;
     Part rule;
   };
   const Part whole = rule();
-  std::vector<Rest> open = {{0, sorted.size(), 0, whole}};
+  std::vector<Rest> open = {{0, ways.size(), 0, whole}};
   while (!open.empty()) {
     const Rest rest = open.back();
     open.pop_back();
@@ -144,21 +152,21 @@ ByteGrammar::Part ByteGrammar::one_text_of(std::span<const std::string_view> tex
     while (at < rest.end) {
       std::size_t alike = at + 1;
       std::size_t depth = rest.depth;
-      if (sorted[at].size() == depth) {
-        while (alike < rest.end && sorted[alike].size() == depth) ++alike;
-        parts.push_back(sequence({}));
+      if (ways[at].text.size() == depth) {
+        const Part behind = ways[at].rest;
+        if (parts.empty() || parts.back().number != behind.number) parts.push_back(behind);
         at = alike;
         continue;
       }
-      const char byte = sorted[at][depth];
-      while (alike < rest.end && sorted[alike][depth] == byte) ++alike;
+      const char byte = ways[at].text[depth];
+      while (alike < rest.end && ways[alike].text[depth] == byte) ++alike;
       // Sorted: what the first and the last have in common all of them have.
-      const std::string_view first = sorted[at];
-      const std::string_view last = sorted[alike - 1];
+      const std::string_view first = ways[at].text;
+      const std::string_view last = ways[alike - 1].text;
       while (depth < first.size() && depth < last.size() && first[depth] == last[depth]) ++depth;
       const Part common = text(first.substr(rest.depth, depth - rest.depth));
       if (alike == at + 1) {
-        parts.push_back(common);
+        parts.push_back(sequence({common, ways[at].rest}));
       } else {
         open.push_back({at, alike, depth, rule()});
         parts.push_back(sequence({common, open.back().rule}));

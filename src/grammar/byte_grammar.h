@@ -78,6 +78,14 @@ class ByteGrammar {
   Part nothing(std::string why);
   // One of these texts. Those that begin alike are one reading up to there. REQUIRES: at least one.
   Part one_text_of(std::span<const std::string_view> texts);
+  // One of these texts, and what is behind it.
+  struct Begun {
+    std::string_view text;
+    Part rest;
+  };
+  // As one_text_of: however many begin alike, they are followed as one up to there. REQUIRES: at
+  // least one.
+  Part one_begun_of(std::vector<Begun> ways);
   Part optional(Part part) { return repeated(part, 0, 1); }
   // Absent `most`: as often as one likes. REQUIRES: 0 <= least <= most.
   Part repeated(Part part, std::int64_t least, std::optional<std::int64_t> most);

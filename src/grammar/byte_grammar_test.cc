@@ -87,6 +87,17 @@ TEST(ByteGrammar, ChoosesAmongTextsThatBeginAlike) {
               testing::ElementsAre("", "car", "care", "cart", "do", "dog"));
 }
 
+TEST(ByteGrammar, FollowsTextsWithARestAsOneWhileTheyAreAlike) {
+  ByteGrammar grammar;
+  const Part rest = grammar.either({grammar.text("1"), grammar.text("2")});
+  const Part other = grammar.text("3");
+  const Part whole =
+      grammar.one_begun_of({{"car", rest}, {"care", other}, {"car", other}, {"", rest}});
+  EXPECT_THAT(
+      accepted(grammar, whole, {"", "1", "3", "car", "car1", "car2", "car3", "care1", "care3"}),
+      testing::ElementsAre("1", "car1", "car2", "car3", "care3"));
+}
+
 // Every character of Unicode, beside the borders of what its bytes look like.
 class CharRanges : public testing::TestWithParam<CharRange> {};
 

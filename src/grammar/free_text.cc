@@ -183,15 +183,18 @@ class FreeTextWriter {
 
 }  // namespace
 
-Status define_free_text(Part whole, const FreeText& text, ByteGrammar& grammar) {
+Status check_marks(const FreeText& text) {
   std::size_t bytes = 0;
   for (const FreeText::Trigger& trigger : text.triggers) bytes += trigger.mark.size();
   for (const std::string& mark : text.excluded) bytes += mark.size();
   for (const std::string& mark : text.ends) bytes += mark.size();
-  if (bytes > FreeText::kBytesMax) {
-    return Error{ErrorCode::kTooLarge,
-                 fmt::format("marks of {} bytes (at most {})", bytes, FreeText::kBytesMax)};
-  }
+  if (bytes <= FreeText::kBytesMax) return {};
+  return Error{ErrorCode::kTooLarge,
+               fmt::format("marks of {} bytes (at most {})", bytes, FreeText::kBytesMax)};
+}
+
+Status define_free_text(Part whole, const FreeText& text, ByteGrammar& grammar) {
+  STEMMA_RETURN_IF_ERROR(check_marks(text));
   if (!grammar.is_full()) FreeTextWriter(text, grammar).define(whole);
   if (!grammar.is_full()) return {};
   return Error{ErrorCode::kTooLarge, fmt::format("more than {} parts", ByteGrammar::kPartsMax)};

@@ -34,8 +34,11 @@ struct FreeText {
   static constexpr std::size_t kBytesMax = 1024;  // of all marks
 };
 
+// kTooLarge where the marks have more than kBytesMax.
+Status check_marks(const FreeText& text);
+
 // What `whole` is: the text, with what is behind a trigger. The parts behind may be made of it.
-// kTooLarge where the marks have more than kBytesMax, or the grammar is full.
+// Errors are those of check_marks; kTooLarge where the grammar is full.
 // REQUIRES: `whole` is a rule that is not defined.
 Status define_free_text(ByteGrammar::Part whole, const FreeText& text, ByteGrammar& grammar);
 

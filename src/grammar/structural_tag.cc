@@ -100,6 +100,11 @@ Result<Texts> excluded_in(const Json& format, const std::string& path) {
   return Texts();
 }
 
+Status placed_at(const std::string& path, const Status& status) {
+  if (status.ok()) return {};
+  return Error{status.error().code, fmt::format("{}: {}", path, status.error().detail)};
+}
+
 class TagWriter {
  public:
   explicit TagWriter(ByteGrammar& grammar) : grammar_(grammar), json_(grammar) {}
@@ -237,9 +242,8 @@ class TagWriter {
                          std::vector<FreeText::Trigger> triggers) {
     FreeText text = {.triggers = std::move(triggers), .ends = {ends.begin(), ends.end()}};
     STEMMA_ASSIGN_OR_RETURN(text.excluded, excluded_in(format, path));
-    const Status defined = define_free_text(whole, text, grammar_);
-    if (defined.ok()) return whole;
-    return Error{defined.error().code, fmt::format("{}: {}", path, defined.error().detail)};
+    STEMMA_RETURN_IF_ERROR(placed_at(path, define_free_text(whole, text, grammar_)));
+    return whole;
   }
 
   // An end, or several of which one comes. Those that are empty end no free text.
@@ -285,16 +289,16 @@ class TagWriter {
   }
 
   Part one_of(std::span<const Tag> tags) {
-    std::vector<Part> ways;
-    for (const Tag& tag : tags)
-      ways.push_back(grammar_.sequence({grammar_.text(tag.begin), tag.rest}));
-    return grammar_.rule(grammar_.either(std::move(ways)));
+    std::vector<ByteGrammar::Begun> ways;
+    ways.reserve(tags.size());
+    for (const Tag& tag : tags) ways.push_back({tag.begin, tag.rest});
+    return grammar_.one_begun_of(std::move(ways));
   }
 
   // Each trigger with the tags that it begins.
   Result<std::vector<FreeText::Trigger>> triggered(std::span<const Tag> tags, const Texts& triggers,
                                                    const std::string& tags_path, Part behind) {
-    std::vector<std::vector<Part>> ways(triggers.size());
+    std::vector<std::vector<ByteGrammar::Begun>> ways(triggers.size());
     for (std::size_t i = 0; i < tags.size(); ++i) {
       const std::string_view begin = tags[i].begin;
       const auto begins = [&](const std::string& trigger) { return begin.starts_with(trigger); };
@@ -303,13 +307,13 @@ class TagWriter {
       }
       const auto at = std::find_if(triggers.begin(), triggers.end(), begins) - triggers.begin();
       const auto number = static_cast<std::size_t>(at);
-      ways[number].push_back(grammar_.sequence(
-          {grammar_.text(begin.substr(triggers[number].size())), tags[i].rest, behind}));
+      ways[number].push_back(
+          {begin.substr(triggers[number].size()), grammar_.sequence({tags[i].rest, behind})});
     }
     std::vector<FreeText::Trigger> read;
     for (std::size_t i = 0; i < triggers.size(); ++i) {
-      if (ways[i].empty()) ways[i].push_back(grammar_.nothing("a trigger of no tag"));
-      read.push_back({triggers[i], grammar_.either(std::move(ways[i]))});
+      read.push_back({triggers[i], ways[i].empty() ? grammar_.nothing("a trigger of no tag")
+                                                   : grammar_.one_begun_of(std::move(ways[i]))});
     }
     return read;
   }
@@ -318,6 +322,8 @@ class TagWriter {
     const char* const name = member_or_null(format, "tags") != nullptr ? "tags" : "structures";
     STEMMA_ASSIGN_OR_RETURN(const Json* const list, list_in(format, path, "triggers"));
     STEMMA_ASSIGN_OR_RETURN(const Texts triggers, texts_of(*list, member_path(path, "triggers")));
+    // Before each tag is compared with all of them.
+    STEMMA_RETURN_IF_ERROR(placed_at(path, check_marks({.excluded = triggers})));
     STEMMA_ASSIGN_OR_RETURN(const std::vector<Tag> tags, tags_in(format, path, name));
     STEMMA_ASSIGN_OR_RETURN(const bool some, flag_in(format, path, "at_least_one", false));
     STEMMA_ASSIGN_OR_RETURN(const bool one, flag_in(format, path, "stop_after_first", false));

@@ -201,5 +201,37 @@ TEST(StructuralTag, WhatIsWrongIsToldByItsPlace) {
             "tag.format: missing");
 }
 
+// More than there are places in a text, which are one where they are alike.
+TEST(StructuralTag, HasManyTagsWhoseBeginsAreAlike) {
+  const std::string begin = "<t>" + std::string(1'000, 'a');
+  std::string tags;
+  for (int i = 1'000; i < 2'000; ++i) {
+    tags += (i == 1'000 ? "" : ",") + (R"({"begin":")" + begin) + std::to_string(i) +
+            R"(","end":"</t>","content":{"type":"const_string","value":"x"}})";
+  }
+  const std::string one = begin + "1999x</t>";
+  const std::string other = begin + "1000x</t>";
+  const std::string unknown = begin + "2000x</t>";
+  const std::string texts = R"("tags":[)" + tags + "]}";
+  const auto kept_of = [](const std::string& format, const std::vector<std::string>& all) {
+    return accepted(format, all).size();
+  };
+  const std::string separated = R"({"type":"tags_with_separator","separator":",",)" + texts;
+  EXPECT_EQ(kept_of(separated, {one, one + "," + other}), 2U);
+  EXPECT_EQ(kept_of(separated, {begin, unknown}), 0U);
+  const std::string triggered = R"({"type":"triggered_tags","triggers":["<t>"],)" + texts;
+  EXPECT_EQ(kept_of(triggered, {"so " + one + " on", other}), 2U);
+  EXPECT_EQ(kept_of(triggered, {unknown}), 0U);
+}
+
+TEST(StructuralTag, RefusesMoreTriggersThanFitInATextBeforeItReadsTags) {
+  std::string triggers;
+  for (int i = 0; i < 300; ++i) {
+    triggers += (i == 0 ? "\"" : ",\"") + std::to_string(1'000 + i) + "\"";
+  }
+  EXPECT_EQ(fault_of(R"({"type":"triggered_tags","tags":[1],"triggers":[)" + triggers + "]}"),
+            "tag.format: marks of 1200 bytes (at most 1024)");
+}
+
 }  // namespace
 }  // namespace stemma
