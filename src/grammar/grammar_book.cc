@@ -234,6 +234,7 @@ void GrammarBook::Grammar::end_finding(bool too_costly) {
 std::int64_t GrammarBook::Grammar::let_go() {
   const std::int64_t took = automaton.forgetting_work();
   std::vector<ByteAutomaton::State*> states;
+  states.reserve(constraints.size());
   for (Constraint* const one : constraints) states.push_back(&one->state_);
   masks.forget_states();
   automaton.keep_only(states);
