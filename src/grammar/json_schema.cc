@@ -44,7 +44,7 @@ struct Pending {
 class SchemaReader {
  public:
   SchemaReader(const Json& root, bool strict, const JsonParts& json)
-      : root_(root), strict_(strict), grammar_(json.grammar), json_(json), budget_(root) {}
+      : references_(root), strict_(strict), grammar_(json.grammar), json_(json), budget_(root) {}
 
   Result<std::vector<Part>> read(std::span<const SchemaPlace> places) {
     std::vector<Part> parts;
@@ -108,7 +108,7 @@ class SchemaReader {
     if (!budget_.take(schema)) return too_many(path);
     const auto [known, added] = merged_.try_emplace(written(schema));
     if (!added) return known->second;
-    Result<Json> one = merged_schema(schema, root_, path, budget_);
+    Result<Json> one = merged_schema(schema, references_, path, budget_);
     if (!one.ok()) merged_.erase(known);
     if (!one.ok() && !strict_ && one.error().code == ErrorCode::kUnsupported) {
       return std::nullopt;
@@ -191,7 +191,7 @@ class SchemaReader {
   }
 
   Part referred(const Json& value, const std::string& path) {
-    const Result<const Json*> named = schema_of_reference(value, root_);
+    const Result<const Json*> named = references_.named_by(value);
     if (!named.ok()) return fail(named.error().code, path, named.error().detail);
     return refer(**named, value.get_ref<const std::string&>());
   }
@@ -328,7 +328,7 @@ class SchemaReader {
   }
   Part listed(const std::vector<Member>& members, std::optional<Part> others);
 
-  const Json& root_;
+  SchemaReferences references_;
   bool strict_;
   ByteGrammar& grammar_;
   const JsonParts& json_;

@@ -20,21 +20,22 @@ using Json = TemplateJson;
 using Part = ByteGrammar::Part;
 
 constexpr int kReferencesMax = 16;  // that lead from one to the next
+constexpr int kChoicesMax = 16;     // within each other
 
 Error unsupported(const std::string& path, std::string_view why) {
   return {ErrorCode::kUnsupported, fmt::format("{}: {}", path, why)};
 }
 
 // Whether any text is right: beside strings only types of which the schema says no more.
-bool is_free(const Json& schema, const Json& root, int references = 0) {
+bool is_free(const Json& schema, int depth = 0) {
   if (schema.is_boolean()) return schema.get<bool>();
-  if (!schema.is_object() || references > kReferencesMax) return false;
+  if (!schema.is_object() || depth > kChoicesMax) return false;
   for (const auto& [word, value] : schema.items()) {
     const bool is_free_here =
         word == "anyOf" || word == "oneOf"
             ? value.is_array() &&
                   std::all_of(value.begin(), value.end(),
-                              [&](const Json& one) { return is_free(one, root, references + 1); })
+                              [&](const Json& one) { return is_free(one, depth + 1); })
             : word == "type" || !(says_something(word) || is_among(word, kStandingWords));
     if (!is_free_here) return false;
   }
@@ -42,12 +43,12 @@ bool is_free(const Json& schema, const Json& root, int references = 0) {
 }
 
 // The schema that a $ref alone stands for.
-const Json& followed(const Json& schema, const Json& root) {
+const Json& followed(const Json& schema, SchemaReferences& references) {
   const Json* at = &schema;
   for (int i = 0; i < kReferencesMax && at->is_object() && at->size() == 1; ++i) {
     const auto reference = at->find("$ref");
     if (reference == at->end()) break;
-    const Result<const Json*> named = schema_of_reference(*reference, root);
+    const Result<const Json*> named = references.named_by(*reference);
     if (!named.ok()) break;
     at = *named;
   }
@@ -58,6 +59,8 @@ class MemberWriter {
  public:
   MemberWriter(const Json& root, const SchemaRules& rules, const MemberParts& parts)
       : root_(root),
+        references_(root),
+        types_(references_),
         rules_(rules),
         marks_(parts.marks),
         grammar_(parts.json.grammar),
@@ -104,11 +107,11 @@ class MemberWriter {
 
   Status note(const std::string& name, const Json& property) {
     const std::string path = fmt::format("{}.properties.{}", rules_.path, printable(name));
-    const Json& schema = followed(property, root_);
-    const WordNames types = types_of_schema(schema, root_);
+    const Json& schema = followed(property, references_);
+    const WordNames& types = types_.of(property);
     const bool has_json = types.contains("number") || types.contains("integer") ||
                           types.contains("object") || types.contains("array");
-    if (is_free(schema, root_) && (types.empty() || types.contains("string"))) {
+    if (is_free(schema) && (types.empty() || types.contains("string"))) {
       members_.push_back({name, Kind::kFree});
     } else if (types.contains("string") && !has_json) {
       members_.push_back({name, Kind::kText, text_places_.size()});
@@ -167,6 +170,8 @@ class MemberWriter {
   }
 
   const Json& root_;
+  SchemaReferences references_;
+  SchemaTypes types_;
   const SchemaRules& rules_;
   const MemberMarks& marks_;
   ByteGrammar& grammar_;

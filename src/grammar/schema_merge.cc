@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "grammar/schema_reference.h"
 #include "grammar/schema_words.h"
 #include "grammar/string_format.h"
 
@@ -97,8 +96,8 @@ std::optional<Values> values_of(const Json& schema) {
 
 class SchemaMerger {
  public:
-  SchemaMerger(const Json& root, const std::string& path, SchemaBudget& budget)
-      : root_(root), path_(path), budget_(budget) {}
+  SchemaMerger(SchemaReferences& references, const std::string& path, SchemaBudget& budget)
+      : references_(references), path_(path), budget_(budget) {}
 
   Result<Json> merge(const Json& schema) {
     Json whole = without_forbidden(plain(schema, /*depth=*/0));
@@ -126,7 +125,7 @@ class SchemaMerger {
     if (!is_readable(schema)) return false;
     Json own = words_of(schema);
     if (const auto target = schema.find("$ref"); target != schema.end()) {
-      const auto named = schema_of_reference(*target, root_);
+      const auto named = references_.named_by(*target);
       if (!named.ok()) return fail(named.error().code, named.error().detail);
       own = both(std::move(own), plain(**named, depth + 1));
     }
@@ -366,7 +365,7 @@ class SchemaMerger {
     return schema;
   }
 
-  const Json& root_;
+  SchemaReferences& references_;
   const std::string& path_;
   SchemaBudget& budget_;
   Status status_;
@@ -388,9 +387,9 @@ bool says_several(const Json& schema) {
   return stands && words > 1;
 }
 
-Result<Json> merged_schema(const Json& schema, const Json& root, const std::string& path,
-                           SchemaBudget& budget) {
-  return SchemaMerger(root, path, budget).merge(schema);
+Result<Json> merged_schema(const Json& schema, SchemaReferences& references,
+                           const std::string& path, SchemaBudget& budget) {
+  return SchemaMerger(references, path, budget).merge(schema);
 }
 
 }  // namespace stemma

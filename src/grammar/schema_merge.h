@@ -23,6 +23,7 @@
 #include <string>
 
 #include "grammar/schema_budget.h"
+#include "grammar/schema_reference.h"
 #include "stemma/result.h"
 #include "template/chat_template.h"
 
@@ -36,9 +37,8 @@ bool says_several(const TemplateJson& schema);
 // The same as one: a boolean, an object with neither allOf nor a $ref, or {"anyOf": [such ones]}.
 // False: nothing keeps to all that it says; a member or an item of which nothing does may be left.
 // kUnsupported: what two say and has no schema together, or more than the budget has left;
-// kInvalidArgument: what is no schema. `path` is where the schema is, for errors; references are
-// within `root`.
-Result<TemplateJson> merged_schema(const TemplateJson& schema, const TemplateJson& root,
+// kInvalidArgument: what is no schema. `path` is where the schema is, for errors.
+Result<TemplateJson> merged_schema(const TemplateJson& schema, SchemaReferences& references,
                                    const std::string& path, SchemaBudget& budget);
 
 }  // namespace stemma

@@ -33,7 +33,8 @@ TemplateJson with_defs(std::string_view schema) {
 std::string merged(std::string_view schema) {
   const TemplateJson root = with_defs(schema);
   SchemaBudget budget(root);
-  Result<TemplateJson> one = merged_schema(root, root, "s", budget);
+  SchemaReferences references(root);
+  Result<TemplateJson> one = merged_schema(root, references, "s", budget);
   if (!one.ok()) return one.error().detail;
   return one->dump();
 }
@@ -191,7 +192,8 @@ TEST(SchemaMerge, AListIsNotCopiedForEveryChoice) {
       R"({"type":"integer","anyOf":[)" + choices_of(R"({"$ref":"#/$defs/list"})", 256) +
       R"(],"$defs":{"list":{"enum":[)" + choices_of("1", 50'000) + "]}}}");
   SchemaBudget budget(root);
-  const auto one = merged_schema(root, root, "s", budget);
+  SchemaReferences references(root);
+  const auto one = merged_schema(root, references, "s", budget);
   ASSERT_FALSE(one.ok());
   EXPECT_EQ(one.error().detail, "s: so many schemas together are not supported");
 }
@@ -201,7 +203,8 @@ TEST(SchemaMerge, WhatIsCopiedIsCounted) {
   const TemplateJson root = TemplateJson::parse(R"({"anyOf":[{"const":")" + text +
                                                 R"("},{"const":1}],"allOf":[{"type":"string"}]})");
   SchemaBudget budget(root);
-  const auto one = merged_schema(root, root, "s", budget);
+  SchemaReferences references(root);
+  const auto one = merged_schema(root, references, "s", budget);
   ASSERT_TRUE(one.ok());
   EXPECT_GE(budget.taken(), SchemaBudget::units_of(*one));
   EXPECT_LT(budget.taken(), 6 * SchemaBudget::units_of(root));
@@ -234,7 +237,8 @@ TEST(SchemaMerge, NoMoreIsReadThanARequestIsWorth) {
   const TemplateJson root =
       TemplateJson::parse(R"({"$ref":"#/$defs/d0","$defs":{)" + defs + R"("d28":{}}})");
   SchemaBudget budget(root);
-  const auto one = merged_schema(root, root, "s", budget);
+  SchemaReferences references(root);
+  const auto one = merged_schema(root, references, "s", budget);
   ASSERT_FALSE(one.ok());
   EXPECT_EQ(one.error().detail, "s: so many schemas together are not supported");
 }

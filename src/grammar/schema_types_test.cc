@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace stemma {
 namespace {
@@ -15,7 +16,10 @@ using ::testing::IsEmpty;
 
 WordNames types_of(const std::string& schema, const char* definitions = "{}") {
   const TemplateJson root = {{"$defs", TemplateJson::parse(definitions)}};
-  return types_of_schema(TemplateJson::parse(schema), root);
+  SchemaReferences references(root);
+  SchemaTypes types(references);
+  const TemplateJson parsed = TemplateJson::parse(schema);
+  return types.of(parsed);
 }
 
 TEST(SchemaTypes, AreThoseThatAreNamed) {
@@ -58,6 +62,18 @@ TEST(SchemaTypes, AreNotSaidWhereNothingIs) {
         R"({"enum":[]})", R"({"$ref":"#/nowhere"})", R"({"$ref":7})", R"({"anyOf":7})"}) {
     EXPECT_THAT(types_of(schema), IsEmpty()) << schema;
   }
+}
+
+// Each schema is looked at once: choices of choices, all of 4096 values, are 2^36 looks.
+TEST(SchemaTypes, AreFoundWithoutLookingTwice) {
+  TemplateJson definitions;
+  definitions["d0"] = {{"enum", std::vector<int>(4096, 5)}};
+  for (int i = 1; i < 4; ++i) {
+    const TemplateJson below = {{"$ref", "#/$defs/d" + std::to_string(i - 1)}};
+    definitions["d" + std::to_string(i)] = {{"anyOf", std::vector<TemplateJson>(256, below)}};
+  }
+  EXPECT_THAT(types_of(R"({"$ref":"#/$defs/d3"})", definitions.dump().c_str()),
+              ElementsAre("integer", "number"));
 }
 
 // Each doubles the one before it, and the last names itself: whoever follows all goes on for ever.

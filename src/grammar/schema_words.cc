@@ -8,17 +8,6 @@ namespace {
 // Of those that say something of values of any type, or of a string beside others.
 constexpr std::array kSaying = {"type", "enum", "const", "format"};
 
-// The first type of a value, of those that schemas name.
-std::string_view type_of(const TemplateJson& value) {
-  if (value.is_object()) return "object";
-  if (value.is_array()) return "array";
-  if (value.is_string()) return "string";
-  if (value.is_boolean()) return "boolean";
-  if (!value.is_number()) return "null";
-  const auto number = value.get<double>();
-  return std::floor(number) == number ? "integer" : "number";
-}
-
 bool allows(const WordNames& types, std::string_view type) {
   return types.contains(type) || (type == "integer" && types.contains("number"));
 }
@@ -43,8 +32,18 @@ WordNames names_of(const TemplateJson& names) {
   return all;
 }
 
+std::string_view type_of_value(const TemplateJson& value) {
+  if (value.is_object()) return "object";
+  if (value.is_array()) return "array";
+  if (value.is_string()) return "string";
+  if (value.is_boolean()) return "boolean";
+  if (!value.is_number()) return "null";
+  const auto number = value.get<double>();
+  return std::floor(number) == number ? "integer" : "number";
+}
+
 bool is_of_types(const TemplateJson& value, const WordNames& types) {
-  return allows(types, type_of(value));
+  return allows(types, type_of_value(value));
 }
 
 WordNames types_of_both(const WordNames& a, const WordNames& b) {

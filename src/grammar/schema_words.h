@@ -70,6 +70,8 @@ bool says_something(std::string_view word);
 using WordNames = std::set<std::string, std::less<>>;
 // Of a name or a list of names; what is none is passed over.
 WordNames names_of(const TemplateJson& names);
+// The narrowest type of a value, of those that schemas name.
+std::string_view type_of_value(const TemplateJson& value);
 // Whether a value is of one of the types. An integer is a number too.
 bool is_of_types(const TemplateJson& value, const WordNames& types);
 WordNames types_of_both(const WordNames& a, const WordNames& b);

@@ -233,6 +233,10 @@ std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template) 
   return std::nullopt;
 }
 
+bool has_text_arguments(ToolCallStyle style) {
+  return xml_marks_or_null(style) != nullptr;
+}
+
 ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template) {
   switch (style) {
     case ToolCallStyle::kTagged:

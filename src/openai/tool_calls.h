@@ -52,6 +52,9 @@ struct ToolCallSpelling {
   std::optional<MemberMarks> members = {};  // around arguments that are texts; else they are JSON
 };
 
+// Whether arguments are texts between marks, which the types of parameters say how to read.
+bool has_text_arguments(ToolCallStyle style);
+
 // REQUIRES: tool_call_style_of(chat_template) is `style`.
 ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template);
 
@@ -74,7 +77,7 @@ struct ToolCallText {
 class ToolCallReader {
  public:
   // `types`, of the tools that may be called, must outlive the reader: texts of values are read by
-  // them.
+  // them, where the style has such.
   ToolCallReader(ToolCallStyle style, const ToolTypes& types);
 
   // Appends to `out` what is known now. REQUIRES: not finished.

@@ -1,21 +1,29 @@
 #include "openai/tool_types.h"
 
-#include <utility>
-
 #include "grammar/schema_types.h"
 #include "openai/output_form.h"
 
 namespace stemma {
 namespace {
 
-ParameterTypes parameter_types_of(const TemplateJson& parameters) {
+// nullptr: it has no such member, or is no object.
+const TemplateJson* member_or_null(const TemplateJson& object, const char* name) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(name);
+  return found == object.end() ? nullptr : &*found;
+}
+
+ParameterTypes parameter_types_of(const TemplateJson& function) {
   ParameterTypes types;
-  const TemplateJson properties =
-      parameters.is_object() ? parameters.value("properties", TemplateJson()) : TemplateJson();
-  if (!properties.is_object()) return types;
-  for (const auto& [name, schema] : properties.items()) {
-    WordNames said = types_of_schema(schema, parameters);
-    if (!said.empty()) types.emplace(name, std::move(said));
+  const TemplateJson* const parameters = member_or_null(function, "parameters");
+  if (parameters == nullptr) return types;
+  const TemplateJson* const properties = member_or_null(*parameters, "properties");
+  if (properties == nullptr || !properties->is_object()) return types;
+  SchemaReferences references(*parameters);
+  SchemaTypes known(references);
+  for (const auto& [name, schema] : properties->get_ref<const TemplateJson::object_t&>()) {
+    const WordNames& said = known.of(schema);
+    if (!said.empty()) types.emplace(name, said);
   }
   return types;
 }
@@ -29,8 +37,7 @@ ToolTypes tool_types_of(const TemplateJson& tools) {
     if (function == nullptr) continue;
     const TemplateJson name = function->value("name", TemplateJson());
     if (!name.is_string()) continue;
-    types.emplace(name.get<std::string>(),
-                  parameter_types_of(function->value("parameters", TemplateJson())));
+    types.emplace(name.get<std::string>(), parameter_types_of(*function));
   }
   return types;
 }

@@ -39,7 +39,7 @@ struct AnswerPlan {
   std::optional<std::int64_t> scored_likeliest;
   bool prompt_only = false;                 // what is computed behind it is not shown
   std::optional<ToolCallStyle> call_style;  // of a chat with tools: its text may have calls
-  ToolTypes tool_types;                     // of those tools
+  ToolTypes tool_types;                     // of those tools, where texts are read by them
   bool calls_in_parallel = true;
   bool may_think = false;      // an answer may have thoughts before its text
   bool tells_thoughts = true;  // which clients get to see

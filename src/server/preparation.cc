@@ -374,7 +374,8 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.prompt_only = request.max_tokens == 0;
   if (!request.tools.is_null()) {
     plan.call_style = shown_with_tools_.call_style;
-    plan.tool_types = tool_types_of(request.tools);
+    const bool reads_texts = plan.call_style.has_value() && has_text_arguments(*plan.call_style);
+    if (reads_texts) plan.tool_types = tool_types_of(request.tools);
   }
   plan.calls_in_parallel = request.calls_in_parallel;
   plan.wants_receipt = request.wants_receipt;
