@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "openai/completion_answer.h"
 #include "openai/tool_calls.h"
-#include "template/chat_template.h"
 
 namespace {
 
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (whole.places.size() != whole.calls.size()) std::abort();
   if (whole.calls.empty() && whole.text != answer) std::abort();
   for (const stemma::ToolCall& call : whole.calls) {
-    if (!stemma::TemplateJson::accept(call.arguments)) std::abort();
+    if (!stemma::is_json(call.arguments)) std::abort();
   }
   return 0;
 }

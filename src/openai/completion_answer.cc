@@ -186,6 +186,12 @@ std::string json_text(const TemplateJson& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+bool is_json(std::string_view text) {
+  // Of which the parser takes one for the end of the text, and passes over the other.
+  const bool is_exact = text.find('\0') == text.npos && !text.starts_with("\xEF\xBB\xBF");
+  return is_exact && Json::accept(text.begin(), text.end());
+}
+
 TemplateJson chances_json(std::span<const TokenChance> chances) {
   Json list = Json::array();
   for (const TokenChance& chance : chances) {

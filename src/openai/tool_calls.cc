@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "model/json_text.h"
+#include "openai/completion_answer.h"
 #include "openai/text_marks.h"
 #include "template/chat_template.h"
 
@@ -75,9 +76,8 @@ std::size_t end_of_value(std::string_view json, std::size_t at) {
   return kNone;
 }
 
-// Whether it is one of JSON, whatever repeats and nests in it: what calls pass on is not read here.
 bool is_object(std::string_view text) {
-  return text.starts_with('{') && TemplateJson::accept(text.begin(), text.end());
+  return text.starts_with('{') && is_json(text);
 }
 
 // What a text of JSON stands for. REQUIRES: it is one.

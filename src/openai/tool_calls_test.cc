@@ -238,6 +238,17 @@ TEST(DeepseekCalls, ThatAreNoneStayText) {
   }
 }
 
+TEST(DeepseekCalls, HaveArgumentsThatAreJsonToTheirLastByte) {
+  using namespace std::string_view_literals;
+  for (const std::string_view arguments : {"{}\0"sv, "{\"a\": 1}\0, x"sv}) {
+    const std::string answer = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>" +
+                               std::string(arguments) + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
+    const ToolCallText got = read(ToolCallStyle::kDeepseek, answer);
+    EXPECT_EQ(got.text, answer);
+    EXPECT_THAT(got.calls, IsEmpty());
+  }
+}
+
 TEST(ToolCallStyleOf, ATemplateThatPrintsCalls) {
   EXPECT_EQ(tool_call_style_of("{{ '<tool_call>\\n{\"name\": \"' }}"), ToolCallStyle::kTagged);
   EXPECT_EQ(tool_call_style_of("{{ '<｜tool▁calls▁begin｜>' }}"), ToolCallStyle::kDeepseek);

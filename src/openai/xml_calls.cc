@@ -33,7 +33,7 @@ std::string_view word_of(std::string_view text) {
 }
 
 bool is_json_of(std::string_view text, const WordNames& types) {
-  if (!TemplateJson::accept(text.begin(), text.end())) return false;
+  if (!is_json(text)) return false;
   if (text.front() == '{') return types.contains("object");
   if (text.front() == '[') return types.contains("array");
   const bool is_number = text.front() == '-' || (text.front() >= '0' && text.front() <= '9');
@@ -154,8 +154,8 @@ std::size_t XmlCallReader::end_of_value(std::string_view text) {
 std::string XmlCallReader::json_of(std::string_view value) const {
   const std::string_view json = trimmed(value);
   if (types_of_value_ == nullptr) {
-    const bool is_json = marks_.guesses_json && TemplateJson::accept(json.begin(), json.end());
-    return is_json ? std::string(json) : json_text(std::string(value));
+    const bool passes_on = marks_.guesses_json && is_json(json);
+    return passes_on ? std::string(json) : json_text(std::string(value));
   }
   const std::string_view word = word_of(json);
   if (!word.empty() && may_be_word(word, *types_of_value_)) return std::string(word);

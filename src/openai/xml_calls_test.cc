@@ -255,6 +255,19 @@ TEST_P(XmlValues, OfWhichNothingIsSaidAreWhatTheStyleGuesses) {
   }
 }
 
+// A parser may take a byte 0 for the end of the text, and pass over a mark of byte order.
+TEST_P(XmlValues, AreJsonOnlyIfAllOfTheTextIs) {
+  using namespace std::string_view_literals;
+  for (const char* const schema :
+       {"{}", R"({"type":["integer","array","object"]})", R"({"type":["string","integer"]})"}) {
+    EXPECT_EQ(value(schema, "5\0, \"admin\": true"sv), R"("5\u0000, \"admin\": true")");
+    EXPECT_EQ(value(schema, "5\0"sv), R"("5\u0000")");
+    EXPECT_EQ(value(schema, "{}\0"sv), R"("{}\u0000")");
+    EXPECT_EQ(value(schema, "\xEF\xBB\xBF\x35"), "\"\xEF\xBB\xBF\x35\"");
+    EXPECT_EQ(value(schema, "\xEF\xBB\xBF[1]"), "\"\xEF\xBB\xBF[1]\"");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Styles, XmlValues,
                          testing::Values(ToolCallStyle::kFunctions, ToolCallStyle::kKeys),
                          [](const auto& style) {
