@@ -26,13 +26,17 @@ inline ByteAutomaton automaton_of(const ByteGrammar& grammar, ByteGrammar::Part 
   return ByteAutomaton(std::move(program).value());
 }
 
-inline ByteAutomaton::State state_behind(ByteAutomaton& automaton, std::string_view text) {
-  ByteAutomaton::State state = automaton.start();
+inline ByteAutomaton::State state_behind(ByteAutomaton& automaton, ByteAutomaton::State state,
+                                         std::string_view text) {
   for (const char byte : text) {
     if (state == ByteAutomaton::kDead) break;
     state = automaton.next(state, static_cast<std::uint8_t>(byte));
   }
   return state;
+}
+
+inline ByteAutomaton::State state_behind(ByteAutomaton& automaton, std::string_view text) {
+  return state_behind(automaton, automaton.start(), text);
 }
 
 inline bool accepts(ByteAutomaton& automaton, std::string_view text) {
@@ -50,13 +54,23 @@ inline ByteAutomaton automaton_of_schema(std::string_view schema, bool strict = 
 }
 
 // A text of about so many bytes, each drawn from those that may come: behind them the text goes
-// towards an end, by the first bytes that close what is open. Unfinished at `bytes_max`.
+// towards an end, by the first bytes that close what is open, and by `mark`, with which texts end
+// that nothing else closes. Unfinished at `bytes_max`.
 inline std::string drawn_text(ByteAutomaton& automaton, Prng& prng, std::size_t bytes,
-                              std::size_t bytes_max = std::size_t{1} << 20) {
+                              std::size_t bytes_max = std::size_t{1} << 20,
+                              std::string_view mark = {}) {
   std::string text;
   ByteAutomaton::State state = automaton.start();
   while (automaton.may_go_on(state) && text.size() < bytes_max) {
     if (automaton.may_end(state) && (text.size() >= bytes || prng.below(8) == 0)) break;
+    if (!mark.empty() && text.size() >= bytes && prng.below(4) == 0) {
+      const ByteAutomaton::State behind = state_behind(automaton, state, mark);
+      if (behind != ByteAutomaton::kDead) {
+        text += mark;
+        state = behind;
+        continue;
+      }
+    }
     std::vector<std::uint8_t> choices;
     for (int byte = 0; byte < 256; ++byte) {
       if (automaton.next(state, static_cast<std::uint8_t>(byte)) != ByteAutomaton::kDead) {

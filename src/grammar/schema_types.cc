@@ -7,81 +7,96 @@ namespace {
 
 using Json = TemplateJson;
 
-const WordNames kNotSaid;
+constexpr std::string_view kWords[] = {"true", "false"};
 
 WordNames known_types(const WordNames& names) {
   WordNames types;
   for (const TypeWords& type : kTypes) {
-    if (names.contains(type.type)) types.emplace(type.type);
+    if (!names.contains(type.type)) continue;
+    if (type.type == "boolean") {
+      types.insert(std::begin(kWords), std::end(kWords));
+    } else {
+      types.emplace(type.type);
+    }
   }
   return types;
 }
 
-WordNames types_of_values(const Json& values) {
-  WordNames types;
-  for (const Json& value : values) {
-    const std::string_view type = type_of_value(value);
-    if (types.contains(type)) continue;
-    types.emplace(type);
-    if (type == "integer") types.emplace("number");
-  }
-  return types;
+void add_types_of_value(const Json& value, WordNames& types) {
+  const std::string_view type =
+      value.is_boolean() ? kWords[value.get<bool>() ? 0 : 1] : type_of_value(value);
+  if (types.contains(type)) return;
+  types.emplace(type);
+  if (type == "integer") types.emplace("number");
 }
 
 }  // namespace
 
-const WordNames& SchemaTypes::of(const Json& schema) {
-  if (!schema.is_object() || depth_ == kDepthMax) return kNotSaid;
+const SchemaTypes::Said& SchemaTypes::said_of(const Json& schema) {
+  static const Said kNothing;
+  if (!schema.is_object() || depth_ == kDepthMax) return kNothing;
   const auto [known, is_new] = known_.try_emplace(&schema);
-  WordNames& types = known->second;  // stays where it is
-  if (!is_new) return types;
+  Said& said = known->second;  // stays where it is
+  if (!is_new) return said;
   ++depth_;
-  types = found_in(schema);
+  said = found_in(schema);
   --depth_;
-  return types;
+  return said;
 }
 
-WordNames SchemaTypes::found_in(const Json& schema) {
+SchemaTypes::Said SchemaTypes::found_in(const Json& schema) {
+  Said all;
   for (const auto& [word, value] : schema.get_ref<const Json::object_t&>()) {
-    WordNames types = said_by(word, value);
-    if (!types.empty()) return types;
+    add(said_by(word, value), all);
   }
+  if (!all.types.empty()) return all;
   for (const TypeWords& type : kTypes) {
     for (const char* const word : type.words) {
-      if (word != nullptr && schema.contains(word)) return {std::string(type.type)};
+      if (word != nullptr && schema.contains(word)) return {{std::string(type.type)}, true};
     }
   }
   return {};
 }
 
-WordNames SchemaTypes::said_by(std::string_view word, const Json& value) {
-  if (word == "type") return known_types(names_of(value));
-  if (word == "const") return types_of_values(Json::array({value}));
-  if (word == "enum") return types_of_values(value);
-  if (word == "anyOf" || word == "oneOf") return of_any(value);
-  if (word == "allOf") return of_all(value);
-  if (word != "$ref") return {};
+// What both say; where one only implies it, what the other says.
+void SchemaTypes::add(const Said& more, Said& all) {
+  if (more.types.empty()) return;
+  if (all.types.empty() || (all.is_implied && !more.is_implied)) {
+    all = more;
+  } else if (all.is_implied == more.is_implied) {
+    all.types = types_of_both(all.types, more.types);
+  }
+}
+
+SchemaTypes::Said SchemaTypes::said_by(std::string_view word, const Json& value) {
+  Said said;
+  if (word == "type") said.types = known_types(names_of(value));
+  if (word == "const") add_types_of_value(value, said.types);
+  if (word == "enum") {
+    for (const Json& one : value) add_types_of_value(one, said.types);
+  }
+  if (word == "anyOf" || word == "oneOf") return said_by_any(value);
+  if (word == "allOf") return said_by_all(value);
+  if (word != "$ref") return said;
   const Result<const Json*> named = references_.named_by(value);
-  return named.ok() ? of(**named) : WordNames();
+  return named.ok() ? said_of(**named) : said;
 }
 
-WordNames SchemaTypes::of_any(const Json& schemas) {
-  WordNames types;
+SchemaTypes::Said SchemaTypes::said_by_any(const Json& schemas) {
+  Said any;
   for (const Json& schema : schemas) {
-    const WordNames& some = of(schema);
-    if (some.empty()) return {};
-    types.insert(some.begin(), some.end());
+    const Said& some = said_of(schema);
+    if (some.types.empty()) return {};
+    any.types.insert(some.types.begin(), some.types.end());
+    any.is_implied |= some.is_implied;
   }
-  return types;
+  return any;
 }
 
-WordNames SchemaTypes::of_all(const Json& schemas) {
-  WordNames types;
-  for (const Json& schema : schemas) {
-    const WordNames& some = of(schema);
-    if (!some.empty()) types = types.empty() ? some : types_of_both(types, some);
-  }
-  return types;
+SchemaTypes::Said SchemaTypes::said_by_all(const Json& schemas) {
+  Said all;
+  for (const Json& schema : schemas) add(said_of(schema), all);
+  return all;
 }
 
 }  // namespace stemma

@@ -22,18 +22,26 @@ class SchemaTypes {
   // `references`, within the root of the schemas, must outlive it.
   explicit SchemaTypes(SchemaReferences& references) : references_(references) {}
 
-  // Types by their names; empty: it does not say, or says it of itself, or through too many others,
-  // so that any may come. REQUIRES: the schema outlives this, unchanged.
-  const WordNames& of(const TemplateJson& schema);
+  // Types by their names, but "true" and "false" for "boolean": those that all agree on that say
+  // any. Empty: none does, or only itself, or through too many others, so that any may come.
+  // REQUIRES: the schema outlives this, unchanged.
+  const WordNames& of(const TemplateJson& schema) { return said_of(schema).types; }
 
  private:
-  WordNames found_in(const TemplateJson& schema);
-  WordNames said_by(std::string_view word, const TemplateJson& value);
-  WordNames of_any(const TemplateJson& schemas);
-  WordNames of_all(const TemplateJson& schemas);
+  struct Said {
+    WordNames types;
+    bool is_implied = false;  // by words of one type, which say nothing beside a type
+  };
+
+  const Said& said_of(const TemplateJson& schema);
+  Said found_in(const TemplateJson& schema);
+  Said said_by(std::string_view word, const TemplateJson& value);
+  Said said_by_any(const TemplateJson& schemas);
+  Said said_by_all(const TemplateJson& schemas);
+  static void add(const Said& more, Said& all);
 
   SchemaReferences& references_;
-  std::unordered_map<const TemplateJson*, WordNames> known_;  // none while one is looked at
+  std::unordered_map<const TemplateJson*, Said> known_;  // nothing while one is looked at
   int depth_ = 0;
 };
 

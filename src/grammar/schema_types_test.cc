@@ -28,10 +28,30 @@ TEST(SchemaTypes, AreThoseThatAreNamed) {
 }
 
 TEST(SchemaTypes, AreThoseOfValues) {
-  EXPECT_THAT(types_of(R"({"const":true})"), ElementsAre("boolean"));
+  EXPECT_THAT(types_of(R"({"const":true})"), ElementsAre("true"));
   EXPECT_THAT(types_of(R"({"enum":["a",null,[1],{}]})"),
               ElementsAre("array", "null", "object", "string"));
   EXPECT_THAT(types_of(R"({"enum":[1.5]})"), ElementsAre("number"));
+}
+
+TEST(SchemaTypes, AreTrueAndFalseForBoolean) {
+  EXPECT_THAT(types_of(R"({"type":"boolean"})"), ElementsAre("false", "true"));
+  EXPECT_THAT(types_of(R"({"type":["boolean","string"],"enum":["a",false]})"),
+              ElementsAre("false", "string"));
+}
+
+TEST(SchemaTypes, AreThoseThatAllOfASchemaAllows) {
+  EXPECT_THAT(types_of(R"({"type":["string","null"],"enum":["None",5]})"), ElementsAre("string"));
+  EXPECT_THAT(types_of(R"({"anyOf":[{"const":null},{"const":1}],"type":["null","string"]})"),
+              ElementsAre("null"));
+}
+
+TEST(SchemaTypes, OfWordsOfOneTypeAreNotMeantBesideAType) {
+  for (const char* const schema :
+       {R"({"type":["string","null"],"allOf":[{"maxLength":3}]})",
+        R"({"anyOf":[{"maxLength":3},{"const":1}],"type":["string","null"]})"}) {
+    EXPECT_THAT(types_of(schema), ElementsAre("null", "string")) << schema;
+  }
 }
 
 TEST(SchemaTypes, AreMeantByWordsOfOneType) {

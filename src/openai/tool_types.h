@@ -16,7 +16,7 @@
 
 namespace stemma {
 
-// By parameter, where its schema says it: the names of types, at least one.
+// By parameter, where its schema says it: types as SchemaTypes names them, at least one.
 using ParameterTypes = std::map<std::string, WordNames, std::less<>>;
 // By tool.
 using ToolTypes = std::map<std::string, ParameterTypes, std::less<>>;

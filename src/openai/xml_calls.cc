@@ -18,8 +18,9 @@ std::string_view trimmed(std::string_view text) {
 
 // Of a parameter that may be a string the words of JSON are texts, but for those that it may be.
 bool may_be_word(std::string_view word, const WordNames& types) {
-  if (word != "null") return types.contains("boolean");
-  return types.contains("null") || !types.contains("string");
+  if (types.contains(word)) return true;
+  const bool may_be_boolean = types.contains("true") || types.contains("false");
+  return !types.contains("string") && (word == "null" || may_be_boolean);
 }
 
 // A word of JSON, also as Python writes it; empty: it is none.

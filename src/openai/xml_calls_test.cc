@@ -220,6 +220,16 @@ TEST_P(XmlValues, MayHaveWordsAsPythonWritesThem) {
   EXPECT_EQ(value(R"({"type":"string"})", "None"), "\"None\"");
 }
 
+// What a word stands for is none of the values, though the type would allow it.
+TEST_P(XmlValues, AreWordsOnlyWhereThoseAreAmongTheirValues) {
+  EXPECT_EQ(value(R"({"type":["string","null"],"enum":["None","Low"]})", "None"), "\"None\"");
+  EXPECT_EQ(value(R"({"enum":["null","Low"],"type":["string","null"]})", "null"), "\"null\"");
+  EXPECT_EQ(value(R"({"type":["string","null"],"enum":["None",null]})", "None"), "null");
+  EXPECT_EQ(value(R"({"enum":["TRUE","auto",false]})", "TRUE"), "\"TRUE\"");
+  EXPECT_EQ(value(R"({"enum":["TRUE","auto",false]})", "False"), "false");
+  EXPECT_EQ(value(R"({"type":"boolean","const":true})", "False"), "false") << "no text may be";
+}
+
 TEST_P(XmlValues, ThatAreNotOfTheirTypesAreStrings) {
   EXPECT_EQ(value(R"({"type":"integer"})", "many"), "\"many\"");
   EXPECT_EQ(value(R"({"type":"integer"})", "1.5"), "\"1.5\"");

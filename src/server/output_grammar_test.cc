@@ -230,10 +230,11 @@ class TextArguments : public testing::TestWithParam<Spelled> {
     EXPECT_TRUE(form.ok()) << schema << form.error().detail;
     ByteAutomaton automaton = automaton_of(grammar, *form);
     const ToolTypes types = tool_types_of(request.tools);
+    const ToolCallSpelling calls = spelling_of(style_, GetParam().chat_template);
     Prng prng(7);
     std::vector<TemplateJson> values;
     for (int i = 0; i < 40; ++i) {
-      const std::string text = drawn_text(automaton, prng, 120);
+      const std::string text = drawn_text(automaton, prng, 120, 1 << 20, calls.members->value_end);
       ToolCallReader reader(style_, types);
       ToolCallText read;
       reader.push(text, read);
@@ -266,6 +267,22 @@ TEST_P(TextArguments, AreReadAsValuesOfTheirSchemas) {
   });
   expect_all(R"({"type":"object","properties":{"a":{"type":"null"}},"required":["a"]})",
              [](const auto& value) { return value.is_object() && value.at("a").is_null(); });
+}
+
+// Whatever they look like.
+TEST_P(TextArguments, ThatAreAnyTextAreStrings) {
+  expect_all(R"({"type":"string"})", [](const auto& value) { return value.is_string(); });
+}
+
+TEST_P(TextArguments, AreNotReadAsWordsThatTheirSchemasForbid) {
+  expect_all(R"({"type":["string","null"],"enum":["None","null","Low"]})",
+             [](const auto& value) { return value.is_string(); });
+  expect_all(
+      R"({"type":["string","boolean"],"enum":["TRUE","auto",false]})",
+      [](const auto& value) { return value == "TRUE" || value == "auto" || value == false; });
+  expect_all(R"({"type":["string","null"],"allOf":[{"maxLength":3}]})", [](const auto& value) {
+    return value.is_null() || value.template get_ref<const std::string&>().size() <= 3 * 4;
+  });
 }
 
 TEST_P(TextArguments, KeepToWhatIsSaidOfStrings) {
