@@ -279,27 +279,28 @@ void ToolCallReader::push(std::string_view piece, ToolCallText& out) {
   }
   while (in_call_ ? leave_call(out) : leave_text(out)) {
   }
+  held_.erase(0, left_);
+  left_ = 0;
 }
 
 // Up to the begin of a call; false if none is there yet.
 bool ToolCallReader::leave_text(ToolCallText& out) {
   const std::string_view mark = marks_of(style_).begin;
-  const std::size_t begin = held_.find(mark);
+  const std::string_view rest = held();
+  const std::size_t begin = rest.find(mark);
   if (begin != kNone) {
-    const std::string_view text = without_space_behind(std::string_view(held_).substr(0, begin));
-    const std::size_t known = text.size();
+    const std::string_view text = without_space_behind(rest.substr(0, begin));
     give_text(text, out);
-    before_call_ = held_.substr(known, begin + mark.size() - known);
-    held_.erase(0, begin + mark.size());
+    before_call_ = rest.substr(text.size(), begin + mark.size() - text.size());
+    left_ += begin + mark.size();
     in_call_ = true;
     end_of_call_ = MarkSearch();
     if (const XmlMarks* const marks = xml_marks_or_null(style_)) xml_call_.emplace(*marks, types_);
     return true;
   }
-  const std::string_view text = decided_before(held_, mark);
-  const std::size_t known = text.size();
+  const std::string_view text = decided_before(rest, mark);
   give_text(text, out);
-  held_.erase(0, known);
+  left_ += text.size();
   return false;
 }
 
@@ -307,28 +308,31 @@ bool ToolCallReader::leave_text(ToolCallText& out) {
 bool ToolCallReader::leave_call(ToolCallText& out) {
   if (xml_call_.has_value()) return leave_xml_call(out);
   const Marks marks = marks_of(style_);
-  const std::size_t end = end_of_call_.find(held_, marks.end);
+  const std::size_t end = end_of_call_.find(held(), marks.end);
   if (end == kNone) return false;
-  std::string_view rest = std::string_view(held_).substr(0, end);
+  std::string_view rest = held().substr(0, end);
   std::vector<ToolCall> calls = take_calls(style_, rest);
   if (!rest.empty() || !give_calls(std::move(calls), out)) {
     give_text(before_call_, out);
-    give_text(std::string_view(held_).substr(0, end + marks.end.size()), out);
+    give_text(held().substr(0, end + marks.end.size()), out);
   }
-  held_.erase(0, end + marks.end.size());
+  left_ += end + marks.end.size();
   in_call_ = false;
   return true;
 }
 
-// What turns out to be no call is text from its mark on, in which another may begin.
+// What turns out to be no call is text from its mark on, in which another may begin behind its
+// values: they were looked through for their ends, and are not once more.
 bool ToolCallReader::leave_xml_call(ToolCallText& out) {
-  const XmlCallReader::Outcome outcome = xml_call_->read(held_);
+  const XmlCallReader::Outcome outcome = xml_call_->read(held());
   if (outcome == XmlCallReader::Outcome::kGoesOn) return false;
   if (outcome == XmlCallReader::Outcome::kCall) {
     give_xml_call(out);
-    held_.erase(0, xml_call_->end());
+    left_ += xml_call_->end();
   } else {
     give_text(before_call_, out);
+    give_text(held().substr(0, xml_call_->values_end()), out);
+    left_ += xml_call_->values_end();
   }
   xml_call_.reset();
   in_call_ = false;

@@ -86,6 +86,7 @@ class ToolCallReader {
   void finish(ToolCallText& out);
 
  private:
+  std::string_view held() const { return std::string_view(held_).substr(left_); }
   bool leave_text(ToolCallText& out);
   bool leave_call(ToolCallText& out);
   bool leave_xml_call(ToolCallText& out);
@@ -96,9 +97,10 @@ class ToolCallReader {
   ToolCallStyle style_;
   const ToolTypes& types_;
   std::string held_;
+  std::size_t left_ = 0;                   // bytes of it, while a piece is taken in
   std::string before_call_;                // white space and mark that the call began with
-  MarkSearch end_of_call_;                 // in held_
-  std::optional<XmlCallReader> xml_call_;  // of held_, in a call of such a style
+  MarkSearch end_of_call_;                 // in held()
+  std::optional<XmlCallReader> xml_call_;  // of held(), in a call of such a style
   bool in_call_ = false;
   bool after_call_ = false;  // nothing but white space came since
   bool is_plain_ = false;    // a bare style's answer that is no call

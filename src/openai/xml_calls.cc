@@ -135,7 +135,7 @@ XmlCallReader::Found XmlCallReader::read_value(std::string_view text) {
   if (marks_.has_lines && value.ends_with('\n')) value.remove_suffix(1);
   if (!arguments_.empty()) arguments_ += ", ";
   arguments_ += json_text(key_) + ": " + json_of(value);
-  at_ = end + marks_.value_end.size();
+  at_ = values_end_ = end + marks_.value_end.size();
   step_ = Step::kKey;
   return Found::kNext;
 }

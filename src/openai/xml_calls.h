@@ -85,6 +85,8 @@ class XmlCallReader {
   Outcome read(std::string_view text);
   // Where the call ends. REQUIRES: it is one.
   std::size_t end() const { return at_; }
+  // Where the last of its values ended; 0: none did.
+  std::size_t values_end() const { return values_end_; }
   // Whether nothing but the mark behind the call is missing: where it says itself that it ends.
   // REQUIRES: `text` as read last, and that went on.
   bool is_whole(std::string_view text) const {
@@ -116,6 +118,7 @@ class XmlCallReader {
   const ToolTypes& types_;
   Step step_ = Step::kName;
   std::size_t at_ = 0;
+  std::size_t values_end_ = 0;
   std::string name_;
   std::string key_;
   const WordNames* types_of_value_ = nullptr;  // nullptr: not said

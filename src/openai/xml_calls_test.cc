@@ -138,6 +138,32 @@ TEST(FunctionCalls, MayComeBehindTheMarkOfNone) {
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", "{}"}));
 }
 
+// A value goes up to its mark, whatever is in it, also where it is of no call.
+TEST(FunctionCalls, DoNotBeginInTheValuesOfNone) {
+  const std::string call = "<tool_call><function=go></function></tool_call>";
+  const std::string none = "<tool_call><function=look><parameter=at>" + call + "</parameter>x";
+  expect_text(ToolCallStyle::kFunctions, none);
+  const ToolCallText got = read(ToolCallStyle::kFunctions, none + call);
+  EXPECT_EQ(got.text, none);
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", "{}"}));
+}
+
+// Where each mark were looked for an end of its own, these would take minutes.
+TEST(FunctionCalls, ThatAreNoneAreLookedThroughOnce) {
+  for (const char* const type : {"string", "integer"}) {
+    const ToolTypes types = types_of(std::string(R"({"x":{"type":")") + type + R"("}})");
+    std::string answer;
+    for (int i = 0; i < 100'000; ++i) answer += "<tool_call><function=look><parameter=x>";
+    answer += "</parameter>x";
+    for (const std::size_t piece_bytes : {std::size_t{4}, answer.size()}) {
+      const ToolCallText got =
+          read_in_pieces(ToolCallStyle::kFunctions, types, answer, piece_bytes);
+      EXPECT_EQ(got.text, answer);
+      EXPECT_THAT(got.calls, IsEmpty());
+    }
+  }
+}
+
 TEST(FunctionCalls, HoldBackOnlyWhatMayBeOne) {
   const ToolTypes types;
   ToolCallReader reader(ToolCallStyle::kFunctions, types);
