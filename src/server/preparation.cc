@@ -225,6 +225,15 @@ std::string Preparation::text_of(std::span<const TokenId> tokens) const {
   return model_.tokenizer().decode(tokens, /*skip_special_tokens=*/false);
 }
 
+TemplateJson Preparation::token_texts(std::span<const TokenId> tokens) const {
+  TemplateJson texts = TemplateJson::array();
+  for (const TokenId token : tokens) {
+    const std::optional<std::string_view> text = model_.tokenizer().token_text(token);
+    texts.push_back(text.has_value() ? TemplateJson(*text) : TemplateJson());
+  }
+  return texts;
+}
+
 TemplateJson Preparation::weights_json() const {
   TemplateJson json;
   json["format"] = model_.runner().compute_format();

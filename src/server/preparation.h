@@ -55,6 +55,8 @@ class Preparation {
                                               bool add_special_tokens = true) const;
 
   std::string text_of(std::span<const TokenId> tokens) const;
+  // Each as its file writes it; null: there is none.
+  TemplateJson token_texts(std::span<const TokenId> tokens) const;
   // Of prompt and answer together: the model's context, or what KV memory holds of it.
   std::int64_t context_tokens() const;
   // The formats that the model is computed from, and what rounding to them cost.

@@ -7,10 +7,8 @@
 namespace stemma {
 namespace {
 
-ApiResult<std::vector<TokenId>> tokens_of(const TemplateJson& object,
+ApiResult<std::vector<TokenId>> tokens_of(FieldReader& fields, std::optional<ApiError>& fault,
                                           const Preparation& preparation) {
-  std::optional<ApiError> fault;
-  FieldReader fields(object, "", fault);
   CompletionRequest request;
   if (fields.find_or_null("messages") != nullptr) {
     read_chat_text(fields, preparation.rules(), fault, request);
@@ -29,13 +27,17 @@ ApiResult<std::vector<TokenId>> tokens_of(const TemplateJson& object,
 ApiResult<TemplateJson> tokenize_body(std::string_view body, const Preparation& preparation) {
   ApiResult<TemplateJson> parsed = read_json_body(body, preparation.rules().body_bytes_max);
   if (std::holds_alternative<ApiError>(parsed)) return parsed;
-  auto tokens = tokens_of(std::get<TemplateJson>(parsed), preparation);
-  if (auto* const fault = std::get_if<ApiError>(&tokens)) return std::move(*fault);
+  std::optional<ApiError> fault;
+  FieldReader fields(std::get<TemplateJson>(parsed), "", fault);
+  const bool has_texts = fields.boolean("return_token_strs").value_or(false);
+  auto tokens = tokens_of(fields, fault, preparation);
+  if (auto* const refused = std::get_if<ApiError>(&tokens)) return std::move(*refused);
   const auto& ids = std::get<std::vector<TokenId>>(tokens);
   TemplateJson json;
   json["count"] = ids.size();
   json["max_model_len"] = preparation.context_tokens();
   json["tokens"] = ids;
+  if (has_texts) json["token_strs"] = preparation.token_texts(ids);
   return json;
 }
 

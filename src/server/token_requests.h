@@ -13,7 +13,8 @@
 
 namespace stemma {
 
-// {"prompt" | "messages", "add_special_tokens"?} -> {"count", "max_model_len", "tokens"}.
+// {"prompt" | "messages", "add_special_tokens"?, "return_token_strs"?} ->
+// {"count", "max_model_len", "tokens", "token_strs" if asked for: as tokenizer.json writes them}.
 ApiResult<TemplateJson> tokenize_body(std::string_view body, const Preparation& preparation);
 
 // {"tokens"} -> {"prompt"}.

@@ -167,6 +167,17 @@ test("continues texts and tokens", async () => {
   assert.match(back.body.prompt, /Once upon$/);
 });
 
+test("says how the tokens of a text are written, where it is asked", async () => {
+  const prompt = "Once upon";
+  const { body } = await json(server.url, "/tokenize", { prompt, return_token_strs: true });
+  assert.equal(body.token_strs.length, body.count);
+  assert.match(body.token_strs.join("").replaceAll(/[Ġ▁]/g, " "), /Once upon$/);
+  const plain = await json(server.url, "/tokenize", { prompt });
+  assert.deepEqual(Object.keys(plain.body), ["count", "max_model_len", "tokens"]);
+  const wrong = await json(server.url, "/tokenize", { prompt, return_token_strs: "x" });
+  assert.equal(wrong.status, 400);
+});
+
 test("says of each token of a prompt how likely it was, whatever is cached of it", async () => {
   const ask = (fields) => client.completions.create({ ...greedy, prompt: story, echo: true, logprobs: 2, ...fields });
   const cold = (await ask({ max_tokens: 0 }));
