@@ -2,12 +2,12 @@
 // it was evicted, and when.
 //
 // A mark is a place in the tree (the node behind whose end the page lay) and a hash of the page's
-// tokens. Marks are kept as long as no other wants their place: what is not marked may have been
-// evicted all the same, and a hash may lie once in 2^64.
+// tokens. Marks are kept until the page is back, or another wants their place: what is not marked
+// may have been evicted all the same, and a hash may lie once in 2^64.
 //
 // Thread:     engine thread only.
 // Memory:     16 bytes a place, reserved at construction.
-// Cost:       one hash of a page and one store for each leaf that loses pages.
+// Cost:       one hash of a page and one store for each leaf that loses pages or gets new ones.
 // Not here:   which pages go (eviction_index, page_policy).
 #pragma once
 
@@ -34,6 +34,13 @@ class EvictedMarks {
   void note(NodeId node, std::span<const TokenId> tokens, std::int64_t now_us) {
     const std::uint64_t hash = hash_of(node, tokens);
     marks_[hash & (marks_.size() - 1)] = {hash, now_us};
+  }
+
+  // It is back: it may go again in other ways.
+  void forget(NodeId node, std::span<const TokenId> tokens) {
+    const std::uint64_t hash = hash_of(node, tokens);
+    Mark& mark = marks_[hash & (marks_.size() - 1)];
+    if (mark.hash == hash) mark = {};
   }
 
   // When it went; nullopt: nothing is known of it.

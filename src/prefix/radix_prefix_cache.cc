@@ -251,6 +251,10 @@ NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tok
   ++epoch_;
   usage_.locked_tokens += static_cast<std::int64_t>(tokens.size());
   announce(parent, tokens, pages);
+  if (marks_or_null_ != nullptr) {  // behind the first page nothing can be marked yet
+    const auto first = tokens.first(static_cast<std::size_t>(page_size()));
+    marks_or_null_->forget(tree_.nodes().birth(parent).id, first);
+  }
   if (quotas_.any()) quotas_.count(parent, pages.pages());
   const RadixNode& above = tree_.node(parent);
   if (above.is_root()) namespaces_.note_used(namespace_of(parent));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/prng.h"
 #include "prefix/page_key.h"
 #include "prefix/prefix_fixture.h"
@@ -30,6 +31,27 @@ TEST(Quarantine, OfWhatNobodyHoldsFreesItAtOnce) {
   EXPECT_EQ(fixture.probe(counted(0, 6)), 2);
   EXPECT_EQ(fixture.probe(counted(0, 2) + counted(20, 2)), 4);
   EXPECT_EQ(fixture.allocator.free_pages(), 14);
+}
+
+// What was evicted, was computed again and went with a purge, by a leaf's end or the whole of it.
+TEST(Quarantine, IsNotTakenForAnEvictionOfLongAgo) {
+  for (const std::int64_t evicted : {1, 3}) {
+    FakeClock clock;
+    PrefixFixture fixture({.clock = &clock, .evicted_marks = 16});
+    const Tokens text = counted(1, 3);
+    const auto why = [&] { return fixture.cache->why_ends(fixture.ns, text + Tokens{9}).end; };
+    fixture.add(text);
+    fixture.evict(evicted);
+    EXPECT_EQ(why(), PrefixEnd::kEvicted);
+    fixture.add(text);
+    EXPECT_EQ(why(), PrefixEnd::kTail);
+    if (evicted == 1) {
+      quarantine(fixture, text, 2);
+    } else {
+      fixture.cache->purge({});
+    }
+    EXPECT_EQ(why(), PrefixEnd::kCold);
+  }
 }
 
 TEST(Quarantine, OfWhatIsNotThereDoesNothing) {
