@@ -83,7 +83,6 @@ struct PrefixEndReport {
 
 // The cached text that agrees longest with another.
 struct NearestText {
-  std::int64_t matched_tokens = 0;        // whole pages: what a look-up finds
   std::int64_t common_tokens = 0;         // to the token where the two part
   std::vector<TokenId> cached_next = {};  // what the cached text goes on with there
 };

@@ -98,6 +98,7 @@ struct RequestLease {
 // What the cache has of a text, for people.
 struct CacheExplanation {
   NearestText nearest;
+  std::int64_t device_tokens = 0;       // that a request would go on from, all but the last at most
   PrefixStop stop = PrefixStop::kCold;  // of kTail, kCold, kEvicted and kWindow
   std::int64_t evicted_ago_us = 0;
   std::int64_t host_tokens = 0;          // from the first one on, in host memory

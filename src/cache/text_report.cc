@@ -57,10 +57,7 @@ NearestText TextReporter::nearest(const Graft& graft, std::span<const TokenId> t
   NearestText nearest;
   if (ns.valid())
     nearest = kv_.tree().nearest(ns, in_own ? text.own : text.shared, next_tokens_max);
-  if (in_own) {
-    nearest.matched_tokens += std::ssize(text.shared);
-    nearest.common_tokens += std::ssize(text.shared);
-  }
+  if (in_own) nearest.common_tokens += std::ssize(text.shared);
   return nearest;
 }
 

@@ -146,7 +146,7 @@ TEST_F(EngineAdaptersTest, AnExplanationIsOfTheAdapterAskedFor) {
   open();
   ask_with("first", prompt_);
   const auto matched = [&](std::string_view adapter) {
-    return engine_->explain({}, prompt_, 0, nullptr, adapter)->nearest.matched_tokens;
+    return engine_->explain({}, prompt_, 0, nullptr, adapter)->device_tokens;
   };
   EXPECT_EQ(matched("first"), 28);
   EXPECT_EQ(matched("same"), 28);

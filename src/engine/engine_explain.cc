@@ -165,6 +165,7 @@ std::optional<CacheExplanation> Engine::explain(const NamespaceDigest& digest,
   TextReport report =
       TextReporter(*kv_).report(spec.namespace_digest, shared, tokens, next_tokens_max);
   return CacheExplanation{.nearest = std::move(report.nearest),
+                          .device_tokens = report.end.matched_tokens,
                           .stop = stop_of(report.end.end),
                           .evicted_ago_us = ago_us(report.end, parts_.clock),
                           .host_tokens = report.host_tokens,

@@ -122,6 +122,20 @@ class EngineTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
+// The last token is computed in any case: a page that ends with it is not gone on from.
+TEST_F(EngineTest, ToExplainATextTellsWhatARequestWouldFind) {
+  open();
+  const std::vector<TokenId> text = {1, 2, 3, 4, 5, 6, 7, 8};
+  ASSERT_TRUE(engine_->submit(spec(text, 2)).ok());
+  run();
+  const auto told = engine_->explain(spec(text, 1).namespace_digest, text, 4);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->nearest.common_tokens, 8);
+  EXPECT_EQ(told->device_tokens, 4);
+  const RequestId again = *engine_->submit(spec(text, 1));
+  EXPECT_EQ(run()[again].back().stats.cached_tokens, told->device_tokens);
+}
+
 // All names but one are tenants', of which each has pages.
 TEST_F(EngineTest, ToExplainATextOpensNoNamespace) {
   options_.kv.namespaces_max = 3;
@@ -137,7 +151,7 @@ TEST_F(EngineTest, ToExplainATextOpensNoNamespace) {
   for (const SharedPrefix* shared_or_null : {static_cast<const SharedPrefix*>(nullptr), &shared}) {
     const auto told = engine_->explain({{9}}, text, 4, shared_or_null);
     ASSERT_TRUE(told.has_value());
-    EXPECT_EQ(told->nearest.matched_tokens, 0);
+    EXPECT_EQ(told->device_tokens, 0);
     EXPECT_EQ(told->stop, PrefixStop::kCold);
     EXPECT_EQ(engine_->explain({{9}}, std::span(text).first(3), 4, shared_or_null)->stop,
               PrefixStop::kTail);
@@ -145,7 +159,7 @@ TEST_F(EngineTest, ToExplainATextOpensNoNamespace) {
   EXPECT_EQ(engine_->kv().evicted_pages(), 0);
   for (const int tenant : {1, 2, 3}) {
     const NamespaceDigest digest = {{static_cast<std::uint8_t>(tenant)}};
-    EXPECT_EQ(engine_->explain(digest, text, 4)->nearest.matched_tokens, 8);
+    EXPECT_EQ(engine_->explain(digest, text, 4)->device_tokens, 8);
   }
 }
 

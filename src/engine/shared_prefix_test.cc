@@ -80,7 +80,7 @@ TEST_F(SharedPrefixTest, IsExplainedToATenantThatHasNothing) {
   const SharedPrefix shared = {.digest = {{kShared}}, .tokens = kSharedTokens};
   const auto told = engine_->explain({{2}}, prompt(2), 8, &shared);
   ASSERT_TRUE(told.has_value());
-  EXPECT_EQ(told->nearest.matched_tokens, 20);
+  EXPECT_EQ(told->device_tokens, 20);
   EXPECT_TRUE(told->nearest.cached_next.empty());
   EXPECT_EQ(told->stop, PrefixStop::kCold);
 }

@@ -56,12 +56,12 @@ NearestText RadixPrefixCache::nearest(NamespaceId ns, std::span<const TokenId> t
   NodeSlot end = root_of(ns);
   RadixTree::Walk walk(tree_, end, tokens);
   while (walk.next()) end = walk.node();
-  NearestText nearest = {.matched_tokens = walk.total_pages() * page_size(),
-                         .common_tokens = walk.total_pages() * page_size()};
-  const auto left = tokens.subspan(static_cast<std::size_t>(nearest.matched_tokens));
+  const std::int64_t matched_tokens = walk.total_pages() * page_size();
+  NearestText nearest = {.common_tokens = matched_tokens};
+  const auto left = tokens.subspan(static_cast<std::size_t>(matched_tokens));
   const auto compare = [&](std::span<const TokenId> cached) {
     const auto parted = std::mismatch(cached.begin(), cached.end(), left.begin(), left.end());
-    const std::int64_t common = nearest.matched_tokens + (parted.first - cached.begin());
+    const std::int64_t common = matched_tokens + (parted.first - cached.begin());
     if (common < nearest.common_tokens ||
         (common == nearest.common_tokens && !nearest.cached_next.empty())) {
       return;

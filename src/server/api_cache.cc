@@ -26,7 +26,7 @@ TemplateJson explanation_json(const CacheExplanation& explanation, std::span<con
   };
   TemplateJson json;
   json["prompt_tokens"] = tokens.size();
-  json["cached_tokens"]["device"] = nearest.matched_tokens;
+  json["cached_tokens"]["device"] = explanation.device_tokens;
   json["cached_tokens"]["host"] = explanation.host_tokens;
   json["cached_tokens"]["stores"] = explanation.store_tokens;
   json["stopped"] =

@@ -416,7 +416,7 @@ void Simulation::check_not_found(std::uint8_t space) {
   const auto explanation = engine_->explain(digest, texts_of_[space], 0);
   if (!explanation.has_value()) return;
   const std::int64_t found =
-      explanation->nearest.matched_tokens + explanation->host_tokens + explanation->store_tokens;
+      explanation->nearest.common_tokens + explanation->host_tokens + explanation->store_tokens;
   if (found > 0)
     fail(fmt::format("{} tokens of namespace {} are found after a purge", found, space));
 }
