@@ -25,6 +25,7 @@ class IndexSink final : public stemma::EventBatchSink {
       }
       index.apply(event);
     }
+    index.end_batch();
   }
   void forget() override { index.clear(); }
 

@@ -39,9 +39,9 @@ class EventPrinter final : public EventBatchSink {
   void take(std::uint64_t sequence, const WireBatch& batch) override {
     for (const WireEvent& event : batch.events) {
       std::cout << (json_ ? json_of(sequence, batch, event) : text_of(sequence, event)) << '\n';
-      if (index_or_null_ != nullptr) check(event);
     }
     std::cout.flush();
+    if (index_or_null_ != nullptr) check(batch);
   }
 
   void forget() override {
@@ -83,9 +83,10 @@ class EventPrinter final : public EventBatchSink {
     return text;
   }
 
-  void check(const WireEvent& event) {
+  void check(const WireBatch& batch) {
     const std::int64_t before = index_or_null_->contradictions();
-    index_or_null_->apply(event);
+    for (const WireEvent& event : batch.events) index_or_null_->apply(event);
+    index_or_null_->end_batch();
     if (index_or_null_->contradictions() == before || before > 0) return;
     std::cerr << "stemma: " << index_or_null_->first_contradiction() << '\n';
   }

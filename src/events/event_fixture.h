@@ -36,6 +36,7 @@ class DirectIndex final : public PrefixEventSink {
       wire.page_size = static_cast<std::int64_t>(wire.tokens.size() / wire.hashes.size());
     }
     index.apply(wire);
+    index.end_batch();
   }
 
   EventIndex index;
@@ -58,6 +59,7 @@ class IndexSink final : public EventBatchSink {
   void take(std::uint64_t sequence, const WireBatch& batch) override {
     sequences.push_back(sequence);
     for (const WireEvent& event : batch.events) index.apply(event);
+    index.end_batch();
   }
   void forget() override {
     ++forgotten;

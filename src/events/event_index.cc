@@ -14,8 +14,17 @@ void EventIndex::apply(const WireEvent& event) {
   for (const EventHash& hash : event.hashes) remove(hash);
 }
 
+void EventIndex::end_batch() {
+  for (const EventHash& hash : gone_in_batch_) {
+    if (gone_continued_.contains(hash)) contradict("is removed while another continues it", hash);
+  }
+  gone_in_batch_.clear();
+}
+
 void EventIndex::clear() {
   pages_.clear();
+  gone_continued_.clear();
+  gone_in_batch_.clear();
 }
 
 void EventIndex::store(const WireEvent& event) {
@@ -44,6 +53,10 @@ bool EventIndex::store(const EventHash& hash, Page page) {
   const auto known = pages_.find(hash);
   if (known == pages_.end()) {
     if (parent != pages_.end()) ++parent->second.continued;
+    if (const auto gone = gone_continued_.find(hash); gone != gone_continued_.end()) {
+      page.continued = gone->second;
+      gone_continued_.erase(gone);
+    }
     pages_.emplace(hash, std::move(page));
     return true;
   }
@@ -55,11 +68,22 @@ bool EventIndex::store(const EventHash& hash, Page page) {
 void EventIndex::remove(const EventHash& hash) {
   const auto page = pages_.find(hash);
   if (page == pages_.end()) return;
+  if (page->second.parent.has_value()) count_less(*page->second.parent);
   if (page->second.continued > 0) {
-    return contradict("is removed while another continues it", hash);
+    gone_continued_.emplace(hash, page->second.continued);
+    gone_in_batch_.push_back(hash);
   }
-  if (page->second.parent.has_value()) --pages_.find(*page->second.parent)->second.continued;
   pages_.erase(page);
+}
+
+// One page less continues `parent`.
+void EventIndex::count_less(const EventHash& parent) {
+  if (const auto page = pages_.find(parent); page != pages_.end()) {
+    --page->second.continued;
+    return;
+  }
+  const auto gone = gone_continued_.find(parent);
+  if (--gone->second == 0) gone_continued_.erase(gone);
 }
 
 void EventIndex::contradict(const char* what, const EventHash& hash) {

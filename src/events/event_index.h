@@ -2,8 +2,9 @@
 // keeps of it, and what the cache is checked against.
 //
 // What contradicts what was told before is counted and described, and changes nothing: a page
-// behind one that is not known, a page that is stored again and differs, a page that is removed
-// while another continues it. To remove what is not there is no contradiction.
+// behind one that is not known, a page that is stored again and differs. To remove what is not
+// there is no contradiction. Nor is it to remove pages before those that continue them, as some
+// servers do, if these go in the same batch; what is left of them is counted when it ends.
 //
 // Thread:     one.
 // Memory:     some 150 bytes a page, and its tokens.
@@ -29,6 +30,8 @@ class EventIndex {
   explicit EventIndex(std::string medium = "GPU") : medium_(std::move(medium)) {}
 
   void apply(const WireEvent& event);
+  // All events of a batch have been applied.
+  void end_batch();
   void clear();
 
   std::int64_t pages() const noexcept { return static_cast<std::int64_t>(pages_.size()); }
@@ -51,10 +54,14 @@ class EventIndex {
   void store(const WireEvent& event);
   bool store(const EventHash& hash, Page page);
   void remove(const EventHash& hash);
+  void count_less(const EventHash& parent);
   void contradict(const char* what, const EventHash& hash);
 
   std::string medium_;
   std::unordered_map<EventHash, Page, EventHashHash> pages_;
+  // Of pages that are gone: by how many they are continued. Not 0.
+  std::unordered_map<EventHash, std::int64_t, EventHashHash> gone_continued_;
+  std::vector<EventHash> gone_in_batch_;  // of them, and of some that nothing continues any more
   std::int64_t contradictions_ = 0;
   std::string first_contradiction_;
 };

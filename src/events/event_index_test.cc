@@ -67,9 +67,45 @@ TEST(EventIndex, WhatContradictsItselfIsCountedAndLeftOut) {
             "page 0000000000000003 is stored behind a page that is not known");
   index.apply(stored({2}, 1, {21}));
   index.apply(stored({5}, 5, {50}));
-  index.apply(removed({1}));
-  EXPECT_EQ(index.contradictions(), 4);
+  EXPECT_EQ(index.contradictions(), 3);
   EXPECT_EQ(index.pages(), 2);
+}
+
+// A node of SGLang's goes from its first page to its last, an event each.
+TEST(EventIndex, PagesOfABatchGoInAnyOrder) {
+  EventIndex index;
+  index.apply(stored({1, 2, 3}, std::nullopt, {10, 20, 30}));
+  index.apply(stored({4}, 2, {40}));
+  index.end_batch();
+  for (const std::uint64_t hash : {2u, 4u, 3u}) index.apply(removed({hash}));
+  index.end_batch();
+  EXPECT_EQ(index.contradictions(), 0) << index.first_contradiction();
+  EXPECT_EQ(index.pages(), 1);
+  index.apply(removed({1}));
+  index.end_batch();
+  EXPECT_EQ(index.contradictions(), 0);
+  EXPECT_EQ(index.pages(), 0);
+}
+
+TEST(EventIndex, APageThatGoesWithoutThoseBehindItIsCountedOnce) {
+  EventIndex index;
+  index.apply(stored({1, 2}, std::nullopt, {10, 20}));
+  index.apply(stored({3}, 1, {30}));
+  index.apply(removed({1}));
+  EXPECT_EQ(index.contradictions(), 0) << "the batch goes on";
+  index.end_batch();
+  index.end_batch();
+  EXPECT_EQ(index.contradictions(), 1);
+  EXPECT_EQ(index.first_contradiction(),
+            "page 0000000000000001 is removed while another continues it");
+  EXPECT_EQ(index.pages(), 2);
+  index.apply(removed({2}));
+  index.apply(stored({1}, std::nullopt, {10}));
+  index.apply(removed({1}));
+  index.apply(removed({3}));
+  index.end_batch();
+  EXPECT_EQ(index.contradictions(), 1);
+  EXPECT_EQ(index.pages(), 0);
 }
 
 TEST(EventIndex, ADifferenceNamesThePage) {
@@ -111,6 +147,7 @@ TEST_P(RebuiltIndex, EqualsTheTreeAfter100000RandomOperations) {
     const auto batch = read_event_batch(writer.finish(1));
     ASSERT_TRUE(batch.ok()) << to_string(batch.error());
     for (const WireEvent& event : batch->events) index.apply(event);
+    index.end_batch();
   };
   for (int i = 1; i <= 100'000; ++i) {
     life.step();
