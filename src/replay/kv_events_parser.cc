@@ -35,13 +35,14 @@ Status KvEventsParser::take(std::string_view line, std::string_view where) {
 bool KvEventsParser::try_next(TraceRequest& request) {
   for (;;) {
     const bool overdue = !runs_.empty() && runs_.front().latest_ms < runs_end_ms_;
-    if (overdue || (!events_.empty() && ends_run(events_.front()))) {
+    if (overdue || (!events_.empty() && ends_oldest_run(events_.front()))) {
       end_oldest_run(request);
       return true;
     }
     if (events_.empty()) return false;
     apply(events_.front());
     events_.pop_front();
+    first_ends_.reset();
   }
 }
 
@@ -51,11 +52,21 @@ void KvEventsParser::end() {
 
 // What takes a run's last page away ends it, and, because requests come in the order of time, all
 // that had their last store before.
-bool KvEventsParser::ends_run(const KvEvent& event) const {
-  if (event.kind == KvEvent::Kind::kCleared) return !runs_.empty();
-  return event.kind == KvEvent::Kind::kRemoved &&
-         std::any_of(event.hashes.begin(), event.hashes.end(),
-                     [this](std::int64_t hash) { return run_of_last_page_.contains(hash); });
+bool KvEventsParser::ends_oldest_run(const KvEvent& event) {
+  if (!first_ends_.has_value()) first_ends_ = youngest_ended_by(event);
+  return !runs_.empty() && runs_.front().latest_store <= *first_ends_;
+}
+
+// The last store of the youngest run that an event ends; 0: it ends none.
+std::int64_t KvEventsParser::youngest_ended_by(const KvEvent& event) const {
+  if (event.kind == KvEvent::Kind::kCleared) return stores_;
+  if (event.kind != KvEvent::Kind::kRemoved) return 0;
+  std::int64_t youngest = 0;
+  for (const std::int64_t hash : event.hashes) {
+    const auto run = run_of_last_page_.find(hash);
+    if (run != run_of_last_page_.end()) youngest = std::max(youngest, run->second->latest_store);
+  }
+  return youngest;
 }
 
 void KvEventsParser::apply(const KvEvent& event) {
@@ -89,7 +100,7 @@ void KvEventsParser::store(const KvEvent& event) {
     }
   }
   if (run == runs_.end()) run = runs_.emplace(runs_.end());
-  *run = {.latest_ms = now_ms_, .last_page = event.hashes.back()};
+  *run = {.latest_ms = now_ms_, .latest_store = ++stores_, .last_page = event.hashes.back()};
   runs_.splice(runs_.end(), runs_, run);
   run_of_last_page_.insert_or_assign(run->last_page, run);
 }

@@ -59,19 +59,23 @@ class KvEventsParser final : public TraceParser {
  private:
   struct Run {
     double latest_ms = 0;
+    std::int64_t latest_store = 0;  // of all stores
     std::int64_t last_page = 0;
   };
 
-  bool ends_run(const KvEvent& event) const;
+  bool ends_oldest_run(const KvEvent& event);
+  std::int64_t youngest_ended_by(const KvEvent& event) const;
   void apply(const KvEvent& event);
   void store(const KvEvent& event);
   void end_oldest_run(TraceRequest& request);
   std::vector<std::int64_t> chain_to(std::int64_t last_page) const;
 
   std::int64_t page_tokens_ = 0;
-  double now_ms_ = 0;           // of the last batch
-  double runs_end_ms_ = 0;      // runs whose last store is older have ended
-  std::deque<KvEvent> events_;  // of the last batch, not yet applied
+  double now_ms_ = 0;                       // of the last batch
+  double runs_end_ms_ = 0;                  // runs whose last store is older have ended
+  std::deque<KvEvent> events_;              // of the last batch, not yet applied
+  std::optional<std::int64_t> first_ends_;  // youngest_ended_by the first of them, once it is asked
+  std::int64_t stores_ = 0;
   std::unordered_map<std::int64_t, std::optional<std::int64_t>> parents_;  // of stored pages
   std::list<Run> runs_;  // open ones, by their last store
   std::unordered_map<std::int64_t, std::list<Run>::iterator> run_of_last_page_;

@@ -119,6 +119,23 @@ TEST_F(KvEvents, ClearingEndsAllRunsAndForgetsAllPages) {
   EXPECT_EQ(requests[0].page_hashes, (Hashes{2, 3}));
 }
 
+// As many as there are pages that go: to look at them all for each of the runs would take long.
+TEST_F(KvEvents, ARemovalEndsAllRunsUpToTheYoungestThatItNames) {
+  constexpr int kRuns = 30'000;
+  std::string stores = stored("0", "null");
+  std::string removed = "0";
+  for (int page = 1; page < kRuns; ++page) {
+    stores += "," + stored(std::to_string(page), "null");
+    removed += "," + std::to_string(page);
+  }
+  take(batch(1, stores + "," + stored("90000", "null")));
+  const auto requests =
+      take(batch(2, R"({"type": "BlockRemoved", "block_hashes": [)" + removed + "]}"));
+  ASSERT_EQ(std::ssize(requests), kRuns);
+  EXPECT_EQ(requests[7].page_hashes, Hashes{7});
+  EXPECT_EQ(end().size(), 1u) << "the youngest run's page is there still";
+}
+
 TEST_F(KvEvents, ChainsBeginWhereTheStreamBegins) {
   take(batch(1, stored("6", "5")));
   EXPECT_EQ(end()[0].page_hashes, (Hashes{5, 6}));
