@@ -87,8 +87,9 @@ Status CaptureParser::take_header(const nlohmann::json& object, std::string_view
 Status CaptureParser::take_request(const nlohmann::json& object, std::string_view where) {
   JsonFields fields(object, where);
   TraceRequest request;
-  STEMMA_ASSIGN_OR_RETURN(request.timestamp_ms, read_trace_time(fields.find_or_null("timestamp_ms"),
-                                                                where, "timestamp_ms"));
+  STEMMA_ASSIGN_OR_RETURN(
+      request.timestamp_ms,
+      read_trace_time_ms(fields.find_or_null("timestamp_ms"), 1, where, "timestamp_ms"));
   request.input_tokens = fields.integer("input_tokens", kTraceTokens, std::nullopt);
   request.output_tokens = fields.integer("output_tokens", kTraceTokens, std::nullopt);
   fields.text("namespace", std::nullopt);

@@ -30,9 +30,9 @@ Status HashIdsParser::take(std::string_view line, std::string_view where) {
   const HashForms forms = format_.short_names ? HashForms::kIntegersAndTexts : HashForms::kIntegers;
   JsonFields fields(object, where);
   TraceRequest request;
-  STEMMA_ASSIGN_OR_RETURN(const double time, read_trace_time(fields.find_or_null(names.timestamp),
-                                                             where, names.timestamp));
-  request.timestamp_ms = time * format_.ms_per_time_unit;
+  STEMMA_ASSIGN_OR_RETURN(request.timestamp_ms,
+                          read_trace_time_ms(fields.find_or_null(names.timestamp),
+                                             format_.ms_per_time_unit, where, names.timestamp));
   request.input_tokens = fields.integer(names.input_tokens, kTraceTokens, std::nullopt);
   request.output_tokens = fields.integer(names.output_tokens, kTraceTokens, std::nullopt);
   STEMMA_RETURN_IF_ERROR(fields.status());

@@ -133,9 +133,8 @@ Result<KvEventBatch> read_kv_event_batch(const nlohmann::json& batch, std::strin
     return wrong_trace_field(where, "batch", "an object or an array is wanted");
   }
   KvEventBatch read;
-  STEMMA_ASSIGN_OR_RETURN(const double seconds,
-                          read_trace_time(find_or_null(batch, kTime), where, kTime.name));
-  read.time_ms = seconds * 1000;
+  STEMMA_ASSIGN_OR_RETURN(read.time_ms,
+                          read_trace_time_ms(find_or_null(batch, kTime), 1000, where, kTime.name));
   const nlohmann::json* events = find_or_null(batch, kEvents);
   if (events == nullptr || !events->is_array()) {
     return wrong_trace_field(where, kEvents.name, "an array is wanted");

@@ -55,9 +55,9 @@ Status PromptsParser::take(std::string_view line, std::string_view where) {
                           parse_json_object(line, where, kTraceLineLimits));
   JsonFields fields(object, where);
   TraceRequest request;
-  STEMMA_ASSIGN_OR_RETURN(const double time,
-                          read_trace_time(fields.find_or_null("timestamp"), where, "timestamp"));
-  request.timestamp_ms = time * ms_per_time_unit_;
+  STEMMA_ASSIGN_OR_RETURN(
+      request.timestamp_ms,
+      read_trace_time_ms(fields.find_or_null("timestamp"), ms_per_time_unit_, where, "timestamp"));
   const std::string input = fields.text("input", std::nullopt);
   const std::string output = fields.text("output", "");
   STEMMA_RETURN_IF_ERROR(fields.status());

@@ -11,14 +11,14 @@ Error wrong_trace_field(std::string_view where, std::string_view field, std::str
           std::string(where) + ": " + std::string(field) + ": " + std::string(why)};
 }
 
-Result<double> read_trace_time(const nlohmann::json* field_or_null, std::string_view where,
-                               std::string_view field) {
+Result<double> read_trace_time_ms(const nlohmann::json* field_or_null, double ms_per_unit,
+                                  std::string_view where, std::string_view field) {
   if (field_or_null == nullptr || !field_or_null->is_number()) {
     return wrong_trace_field(where, field, "a number is wanted");
   }
-  const double time = field_or_null->get<double>();
+  const double time = field_or_null->get<double>() * ms_per_unit;
   if (time < 0) return wrong_trace_field(where, field, "must not be negative");
-  if (time > kTraceTimeMax) return wrong_trace_field(where, field, "lies too far ahead");
+  if (time > kTraceTimeMsMax) return wrong_trace_field(where, field, "lies too far ahead");
   return time;
 }
 

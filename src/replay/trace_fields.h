@@ -27,13 +27,13 @@ inline constexpr JsonLimits kTraceLineLimits = {.text_bytes_max = kTraceLineByte
 // kCorrupt, "WHERE: FIELD: WHY".
 Error wrong_trace_field(std::string_view where, std::string_view field, std::string_view why);
 
-// In any format's unit: times stay finite whatever unit they are turned into.
-inline constexpr double kTraceTimeMax = 1e18;
+// In microseconds, 64 bits hold it.
+inline constexpr double kTraceTimeMsMax = 9e15;
 
-// A time from 0 to kTraceTimeMax, in the unit of the format. `field_or_null` is nullptr where it is
-// absent.
-Result<double> read_trace_time(const nlohmann::json* field_or_null, std::string_view where,
-                               std::string_view field);
+// Milliseconds from 0 to kTraceTimeMsMax, of a time in the unit of the format. `field_or_null` is
+// nullptr where it is absent.
+Result<double> read_trace_time_ms(const nlohmann::json* field_or_null, double ms_per_unit,
+                                  std::string_view where, std::string_view field);
 
 enum class HashForms : std::uint8_t { kIntegers, kIntegersAndTexts };
 

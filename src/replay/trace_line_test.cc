@@ -131,6 +131,10 @@ constexpr BadLine kBadHashIdLines[] = {
      "timestamp: must not be negative"},
     {"mooncake", R"({"timestamp": 1e300, "input_length": 1, "output_length": 1, "hash_ids": []})",
      "timestamp: lies too far ahead"},
+    {"mooncake", R"({"timestamp": 2e16, "input_length": 1, "output_length": 1, "hash_ids": []})",
+     "timestamp: lies too far ahead"},  // 64 bits do not hold it in microseconds
+    {"block-hash", R"({"ts": 1e13, "il": 1, "ol": 1, "bh": []})",
+     "ts: lies too far ahead"},  // seconds
     {"mooncake", R"({"timestamp": 1, "output_length": 1, "hash_ids": []})",
      "input_length: missing"},
     {"mooncake", R"({"timestamp": 1, "input_length": -1, "output_length": 1, "hash_ids": []})",
