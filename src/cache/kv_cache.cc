@@ -104,6 +104,7 @@ std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& di
   }
   if (tiering_ != nullptr) tiering_->open_namespace(*ns, digest);
   grafts_->set(*ns, shared, shared.valid() ? shared_or_null->tokens : 0);
+  if (shares()) tree().set_grafted(*ns, shared.valid());
   if (tiering_ != nullptr && shared.valid() &&
       grafts_->take_wrong(shared_or_null->digest, shared_or_null->tokens)) {
     tiering_->forget_stored();
@@ -196,7 +197,11 @@ Sequence::Published KvCache::match(NamespaceId ns, std::span<const TokenId> toke
   if (text.shared_ns.valid()) {
     found.shared = prefix_->match(text.shared_ns, text.shared);
     if (tiering_ != nullptr) tiering_->matched(found.shared);
-    if (found.shared.tokens() < grafts_->shared_tokens(ns)) text.own = {};
+    if (found.shared.tokens() < grafts_->shared_tokens(ns)) {
+      text.own = {};
+    } else {
+      tree().follow(ns, found.shared);
+    }
   }
   found.own = prefix_->match(ns, text.own);
   if (tiering_ != nullptr) tiering_->matched(found.own);
@@ -303,6 +308,9 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
   }
   bool shared_grew = false;
   if (sequence.shared_.valid()) shared_grew = publish(sequence, sequence.shared_, text.shared);
+  if (shared_grew && !text.own.empty()) {
+    tree().follow(sequence.prefix_.namespace_id(), sequence.shared_);
+  }
   const bool own_grew = publish(sequence, sequence.prefix_, text.own);
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_tokens);
   name_published(sequence, first_page);
@@ -355,6 +363,7 @@ void KvCache::extend(Sequence& sequence, std::span<const TokenId> tokens) {
   if (sequence.shared_.valid()) {
     sequence.shared_ = prefix_->extend(std::move(sequence.shared_), text.shared);
     if (sequence.shared_.tokens() < grafts_->shared_tokens(ns)) return;
+    tree().follow(ns, sequence.shared_);
   }
   sequence.prefix_ = prefix_->extend(std::move(sequence.prefix_), text.own);
 }

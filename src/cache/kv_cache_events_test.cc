@@ -2,7 +2,9 @@
 // random requests, after which a mirror built from events alone has what the cache finds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,81 @@ std::map<PageKey, EventMirror::Page> found_by(KvCache& kv) {
   kv.resend_events();
   kv.drain_events(mirror);
   return std::move(mirror.pages);
+}
+
+// Two tenants' texts behind what they share: pages of two tokens, of which `kShared` are three.
+class SharedPrefixEvents : public testing::Test {
+ protected:
+  static constexpr std::int64_t kShared = 6;
+
+  NamespaceId open_tenant(int tenant) {
+    const SharedPrefix shared = {.digest = {{9}}, .tokens = kShared};
+    return *kv_->try_open_namespace({{static_cast<std::uint8_t>(tenant)}}, &shared);
+  }
+  static Tokens text(TokenId own) { return counted(1, kShared) + counted(own, 5); }
+  // What a router finds that goes from page to page by parent and tokens.
+  std::int64_t router_finds(const Tokens& tokens) const {
+    std::optional<PageKey> parent;
+    for (std::size_t found = 0;; found += 2) {
+      const auto next = std::ranges::find_if(mirror_.pages, [&](const auto& entry) {
+        return found + 2 <= tokens.size() && entry.second.parent == parent &&
+               std::ranges::equal(entry.second.tokens, std::span(tokens).subspan(found, 2));
+      });
+      if (next == mirror_.pages.end()) return static_cast<std::int64_t>(found);
+      parent = next->first;
+    }
+  }
+  void expect_told() {
+    kv_->drain_events(mirror_);
+    EXPECT_EQ(mirror_.pages, found_by(*kv_));
+  }
+
+  std::unique_ptr<KvCache> kv_ = open_cache(256);
+  EventMirror mirror_;
+};
+
+TEST_F(SharedPrefixEvents, ATenantsTextContinuesWhatIsShared) {
+  for (const int tenant : {1, 2}) publish(*kv_, open_tenant(tenant), text(50 * tenant));
+  expect_told();
+  EXPECT_EQ(mirror_.cleared_events, 0);
+  EXPECT_EQ(mirror_.pages.size(), 7u);
+  EXPECT_EQ(router_finds(text(50)), 10);
+  EXPECT_EQ(router_finds(text(100)), 10);
+  EXPECT_EQ(router_finds(counted(50, 5)), 0) << "no text begins so";
+}
+
+TEST_F(SharedPrefixEvents, WhatIsBehindASharedPartThatGoesIsFoundNoMore) {
+  const NamespaceId ns = open_tenant(1);
+  publish(*kv_, ns, text(50));
+  expect_told();
+  const NamespaceFamily shared = family_of(NamespaceDigest{{9}});
+  ASSERT_TRUE(kv_->purge({&shared, 1}).ok());
+  expect_told();
+  EXPECT_EQ(router_finds(text(50)), 0);
+  EXPECT_TRUE(mirror_.pages.empty());
+  publish(*kv_, ns, text(50));
+  expect_told();
+  EXPECT_EQ(router_finds(text(50)), 10);
+  kv_->reset();
+  expect_told();
+  publish(*kv_, ns, text(70));
+  expect_told();
+  EXPECT_EQ(router_finds(text(70)), 10);
+}
+
+TEST_F(SharedPrefixEvents, OfManyTextsAreWhatTheCacheFinds) {
+  Prng random(77);
+  const NamespaceId spaces[] = {open_tenant(1), open_tenant(2), *kv_->try_open_namespace({{3}})};
+  for (int i = 0; i < 3000; ++i) {
+    const std::int64_t turn = random.below(3);
+    const auto own = static_cast<TokenId>(50 + 10 * random.below(4));
+    const Tokens whole =
+        random.below(8) == 0 ? counted(300, 41) : text(own) + counted(200, random.below(20));
+    publish(*kv_, whole[0] == 300 ? spaces[2] : spaces[turn], whole);
+    if (random.below(3) > 0) continue;
+    kv_->drain_events(mirror_);
+    ASSERT_EQ(mirror_.pages, found_by(*kv_)) << "after text " << i;
+  }
 }
 
 TEST(KvCacheEvents, PagesThatArePublishedAndEvictedAreToldOf) {

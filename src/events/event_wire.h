@@ -8,7 +8,8 @@
 //                 "block_size", "lora_id", "medium", "namespace"} and so on
 //
 // Both forms are in use; routers of every age read the first, which is the default. The parent is
-// nil where a text begins. Fields that stand behind in other servers' events have their defaults
+// nil where a text begins; behind a prefix that everybody shares it is the last page of that, in
+// another namespace. Fields that stand behind in other servers' events have their defaults
 // here and are left out, as those servers do. "namespace" is Stemma's own: the digest that the
 // page's key is rooted in, in hexadecimal digits; who reads by name passes over what it does not
 // know. lora_id is nil: an adapter is part of the namespace.

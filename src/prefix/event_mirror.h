@@ -25,11 +25,12 @@ class EventMirror final : public PrefixEventSink {
   struct Page {
     std::optional<PageKey> parent;  // nullopt: a text begins with it
     Tokens tokens;
+    NamespaceDigest digest;
     friend bool operator==(const Page&, const Page&) = default;
   };
 
-  // A page is stored once, behind one that is there, under the key that its text gives it; what is
-  // removed is there, and nothing continues it.
+  // A page is stored once, behind one that is there, under the key that its text in its namespace
+  // gives it; what is removed is there, and nothing continues it.
   void take(const PrefixEvent& event) override {
     switch (event.kind) {
       case PrefixEvent::Kind::kCleared:
@@ -60,15 +61,16 @@ class EventMirror final : public PrefixEventSink {
     std::optional<PageKey> parent = event.parent;
     for (std::size_t i = 0; i < event.keys.size(); ++i) {
       const auto tokens = event.tokens.subspan(i * page_size, page_size);
-      const PageKey above = parent.value_or(PageKeyHasher::root(event.digest));
-      ASSERT_EQ(event.keys[i], hasher_.next(above, tokens)) << "not the key of its text";
+      PageKey above = PageKeyHasher::root(event.digest);
       if (parent.has_value()) {
-        ASSERT_TRUE(pages.contains(*parent)) << "stored before what it continues";
+        const auto page = pages.find(*parent);
+        ASSERT_NE(page, pages.end()) << "stored before what it continues";
+        if (page->second.digest == event.digest) above = *parent;
         continued_.insert(*parent);
       }
-      const bool stored =
-          pages.try_emplace(event.keys[i], Page{parent, Tokens(tokens.begin(), tokens.end())})
-              .second;
+      ASSERT_EQ(event.keys[i], hasher_.next(above, tokens)) << "not the key of its text";
+      const Page page{parent, Tokens(tokens.begin(), tokens.end()), event.digest};
+      const bool stored = pages.try_emplace(event.keys[i], page).second;
       ASSERT_TRUE(stored) << "stored twice";
       parent = event.keys[i];
     }

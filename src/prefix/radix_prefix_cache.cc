@@ -166,6 +166,7 @@ void RadixPrefixCache::reset() {
   evict(tree_.arena().used_pages()).reset();
   STEMMA_CHECK_EQ(tree_.arena().used_pages(), 0);
   log_or_null_ = std::move(log);
+  grafts_.lose_all();
   if (log_or_null_ != nullptr) log_or_null_->add_cleared();
   ++epoch_;
 }

@@ -14,6 +14,7 @@
 #include "prefix/evicted_marks.h"
 #include "prefix/eviction_index.h"
 #include "prefix/eviction_order.h"
+#include "prefix/graft_points.h"
 #include "prefix/locked_text.h"
 #include "prefix/namespace_registry.h"
 #include "prefix/page_debts.h"
@@ -148,6 +149,11 @@ class RadixPrefixCache final : public PrefixCache {
   void drain_events(PrefixEventSink& sink);
   // The next drain hands over everything: for who follows the cache from now on.
   void resend_events();
+  // Texts of `ns` go on from a page of another namespace, or do not. Until `follow` says which page
+  // that is, and while it is not found, events say nothing of them.
+  void set_grafted(NamespaceId ns, bool grafted);
+  // What is held ends where texts of `ns` go on. REQUIRES: ns is grafted.
+  void follow(NamespaceId ns, const PrefixLock& held);
   // nullptr: none was asked for.
   const PrefixEventLog* event_log_or_null() const noexcept { return log_or_null_.get(); }
 
@@ -216,16 +222,10 @@ class RadixPrefixCache final : public PrefixCache {
   OwnedPages evict_unordered_leaf(NodeSlot leaf, std::int64_t wanted_pages);
   // How many pages may go of a leaf whose turn it is; 0: its tenant is within its quota.
   // REQUIRES: it is not wanted as a whole.
-  std::int64_t spare_pages(NodeSlot leaf) const noexcept {
-    const std::int64_t pages = tree_.node(leaf).chain.pages - wanted_.wanted_pages(leaf);
-    return std::min(pages, quotas_.over_pages(leaf));
-  }
+  std::int64_t spare_pages(NodeSlot leaf) const noexcept;
   void place_below(std::vector<NodeSlot> roots);
   void park(NodeSlot leaf);
-  NodeSlot next_parked_or_none() const {
-    return parked_.leaves() == 0 ? NodeSlot() : choose_parked_or_none();
-  }
-  NodeSlot choose_parked_or_none() const;
+  NodeSlot next_parked_or_none() const;
   NodeSlot coldest_or_none();
   // These nodes and all below them that a walk may find, each before those below it.
   std::vector<NodeSlot> subtrees(std::vector<NodeSlot> tops) const;
@@ -240,10 +240,7 @@ class RadixPrefixCache final : public PrefixCache {
                    std::int32_t priority);
   void drop(NodeSlot leaf);
   // As take_back, of pages that had to go.
-  void evict_from(NodeSlot leaf, std::span<PageId> ids) {
-    if (marks_or_null_ != nullptr) mark_evicted(leaf, static_cast<std::int64_t>(ids.size()));
-    take_back(leaf, ids);
-  }
+  void evict_from(NodeSlot leaf, std::span<PageId> ids);
   void mark_evicted(NodeSlot leaf, std::int64_t pages);
   std::span<const TokenId> page_of(const RadixNode& node, std::int64_t page) const;
   NodeSlot nearest_child(NodeSlot parent, std::span<const TokenId> tokens) const;
@@ -257,7 +254,9 @@ class RadixPrefixCache final : public PrefixCache {
   }
   void log_stored(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens);
   void log_removed(NodeSlot slot, std::int64_t pages);
+  void note_found(NodeSlot slot, std::int64_t first_page, bool found);
   void hand_over_all(PrefixEventSink& sink);
+  void hand_over(NodeSlot root, const RadixTree::ChildLists& lists, PrefixEventSink& sink);
   void copy_keys(NodeSlot slot, std::int64_t first_page, std::span<PageKey> out);
   void compute_keys(NodeSlot slot);
   void compute_own_keys(NodeSlot slot);
@@ -288,6 +287,7 @@ class RadixPrefixCache final : public PrefixCache {
   UntouchedArray<NamespaceId> namespace_of_;  // by node, of roots
   PageKeyHasher key_hasher_;
   std::unique_ptr<PrefixEventLog> log_or_null_;  // with one, every page that is found has its key
+  GraftPoints grafts_;                           // for it
   std::unique_ptr<EvictedMarks> marks_or_null_;
   const Clock* marks_clock_ = nullptr;  // of marks
   PrefixUsage usage_;

@@ -5,6 +5,11 @@
 // above it are there, so each costs one hash, and what is evicted can be named without computing
 // anything. Pages in quarantine were removed when they went out of sight, and what is published
 // below them is never found: neither is told of again.
+//
+// Texts of a grafted namespace go on from a page of another one, and are found only while that page
+// is: it is their first pages' parent, though the keys of these are rooted in their own namespace.
+// Where such a page goes or comes back, and there are pages behind it, everything is told anew:
+// that is rare, for each use of what lies behind it is one of its own.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -25,14 +30,28 @@ void RadixPrefixCache::resend_events() {
   if (log_or_null_ != nullptr) log_or_null_->lose();
 }
 
+void RadixPrefixCache::set_grafted(NamespaceId ns, bool grafted) {
+  if (log_or_null_ != nullptr) grafts_.set_grafted(ns, grafted);
+}
+
+void RadixPrefixCache::follow(NamespaceId ns, const PrefixLock& held) {
+  if (log_or_null_ == nullptr) return;
+  const NodeSlot end = slot_of(node_of(held));
+  compute_keys(end);  // what is in quarantine may have none
+  const bool is_new = grafts_.set_after(ns, last_key(end), !tree_.node(end).unlinked);
+  if (is_new && tree_.node(root_of(ns)).children > 0) log_or_null_->lose();
+}
+
 // `tokens` are those of the last pages of a node, which were just published.
 void RadixPrefixCache::log_stored(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens) {
   const RadixNode& node = tree_.node(slot);
   if (node.unlinked) return;
   compute_own_keys(slot);
+  if (!grafts_.is_found(ns)) return;
   const std::int64_t first_page =
       node.chain.pages - static_cast<std::int64_t>(tokens.size()) / page_size();
-  PrefixEventLog::Place place{.digest = digest(ns), .parent = std::nullopt};
+  note_found(slot, first_page, true);
+  PrefixEventLog::Place place{.digest = digest(ns), .parent = grafts_.after(ns)};
   if (first_page > 0) {
     PageKey before;
     copy_keys(slot, first_page - 1, std::span(&before, 1));
@@ -48,41 +67,67 @@ void RadixPrefixCache::log_stored(NamespaceId ns, NodeSlot slot, std::span<const
 void RadixPrefixCache::log_removed(NodeSlot slot, std::int64_t pages) {
   const RadixNode& node = tree_.node(slot);
   if (node.unlinked || pages == 0) return;
+  if (grafts_.any()) {
+    if (!grafts_.is_found(namespace_of(root_above(slot)))) return;
+    note_found(slot, node.chain.pages - pages, false);
+  }
   const std::span<PageKey> keys = log_or_null_->add_removed(pages);
   copy_keys(slot, node.chain.pages - pages, keys);
   std::reverse(keys.begin(), keys.end());
 }
 
-// Parents first: from the roots down.
+// The pages of a node from `first_page` on begin to be found, or stop.
+void RadixPrefixCache::note_found(NodeSlot slot, std::int64_t first_page, bool found) {
+  if (!grafts_.any()) return;
+  std::int64_t page = 0;
+  tree_.arena().for_each_run(tree_.node(slot).chain, [&](UnitId first, std::int64_t run_pages) {
+    for (const PageKey& key : tree_.arena().keys_of(first, run_pages)) {
+      if (page++ < first_page || !grafts_.note(key, found)) continue;
+      const bool is_followed = std::ranges::any_of(roots_, [&](NodeSlot root) {
+        return tree_.node(root).children > 0 && grafts_.after(namespace_of(root)) == key;
+      });
+      if (is_followed) log_or_null_->lose();
+    }
+  });
+}
+
+// Parents first: namespaces that go on from others after these, each from its root down.
 void RadixPrefixCache::hand_over_all(PrefixEventSink& sink) {
   sink.take(
       {.kind = PrefixEvent::Kind::kCleared, .keys = {}, .digest = {}, .parent = {}, .tokens = {}});
   const RadixTree::ChildLists lists = tree_.child_lists();
-  std::vector<NodeSlot> found;  // of one namespace
+  for (const bool grafted : {false, true}) {
+    for (const NodeSlot root : roots_) {
+      const NamespaceId ns = namespace_of(root);
+      if (grafts_.is_grafted(ns) == grafted && grafts_.is_found(ns)) hand_over(root, lists, sink);
+    }
+  }
+}
+
+void RadixPrefixCache::hand_over(NodeSlot root, const RadixTree::ChildLists& lists,
+                                 PrefixEventSink& sink) {
+  std::vector<NodeSlot> found(1, root);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (NodeSlot child = lists.first_child[found[i].index()]; child.valid();
+         child = lists.next_sibling[child.index()]) {
+      if (!tree_.node(child).unlinked) found.push_back(child);
+    }
+  }
   std::vector<PageKey> keys;
   std::vector<TokenId> tokens;
-  for (const NodeSlot root : roots_) {
-    found.assign(1, root);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      for (NodeSlot child = lists.first_child[found[i].index()]; child.valid();
-           child = lists.next_sibling[child.index()]) {
-        if (!tree_.node(child).unlinked) found.push_back(child);
-      }
-    }
-    for (const NodeSlot slot : std::span(found).subspan(1)) {
-      const RadixNode& node = tree_.node(slot);
-      keys.resize(static_cast<std::size_t>(node.chain.pages));
-      copy_keys(slot, 0, keys);
-      tokens.clear();
-      tree_.append_tokens(slot, tokens);
-      PrefixEvent event{.kind = PrefixEvent::Kind::kStored,
-                        .keys = keys,
-                        .digest = digest_of(root),
-                        .parent = {},
-                        .tokens = tokens};
-      if (node.parent != root) event.parent = last_key(node.parent);
-      sink.take(event);
-    }
+  for (const NodeSlot slot : std::span(found).subspan(1)) {
+    const RadixNode& node = tree_.node(slot);
+    keys.resize(static_cast<std::size_t>(node.chain.pages));
+    copy_keys(slot, 0, keys);
+    tokens.clear();
+    tree_.append_tokens(slot, tokens);
+    PrefixEvent event{.kind = PrefixEvent::Kind::kStored,
+                      .keys = keys,
+                      .digest = digest_of(root),
+                      .parent = grafts_.after(namespace_of(root)),
+                      .tokens = tokens};
+    if (node.parent != root) event.parent = last_key(node.parent);
+    sink.take(event);
   }
 }
 

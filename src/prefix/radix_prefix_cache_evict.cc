@@ -150,4 +150,9 @@ OwnedPages RadixPrefixCache::evict_by_policy(std::int64_t wanted_pages) {
   return out;
 }
 
+void RadixPrefixCache::evict_from(NodeSlot leaf, std::span<PageId> ids) {
+  if (marks_or_null_ != nullptr) mark_evicted(leaf, static_cast<std::int64_t>(ids.size()));
+  take_back(leaf, ids);
+}
+
 }  // namespace stemma

@@ -42,6 +42,7 @@ std::optional<NamespaceId> RadixPrefixCache::try_open_namespace(const NamespaceD
     ns = rename_closed_or_none(digest, evicted_or_null);
     if (!ns.valid()) return std::nullopt;
     tree_.renew_root(root_of(ns), now_);
+    grafts_.set_grafted(ns, false);
   }
   if (quotas_.any()) quotas_.name_root(root_of(ns), family_of(digest));
   return ns;

@@ -63,6 +63,11 @@ NodeSlot RadixPrefixCache::root_above(NodeSlot slot) const {
   return slot;
 }
 
+std::int64_t RadixPrefixCache::spare_pages(NodeSlot leaf) const noexcept {
+  const std::int64_t pages = tree_.node(leaf).chain.pages - wanted_.wanted_pages(leaf);
+  return std::min(pages, quotas_.over_pages(leaf));
+}
+
 // The leaf's turn came, and its tenant is within its quota.
 void RadixPrefixCache::park(NodeSlot leaf) {
   remove_evictable(leaf);
@@ -71,7 +76,8 @@ void RadixPrefixCache::park(NodeSlot leaf) {
 
 // The parked leaf that goes before all others: of the tenants over their quotas, of the fullest.
 // Where there is no other leaf that nobody waits for, the one parked first. O(tenants).
-NodeSlot RadixPrefixCache::choose_parked_or_none() const {
+NodeSlot RadixPrefixCache::next_parked_or_none() const {
+  if (parked_.leaves() == 0) return {};
   NodeSlot fullest;
   NodeSlot oldest;
   for (const TenantId tenant : id_range(TenantId(0), quotas_.tenants())) {
