@@ -16,8 +16,8 @@ ReplayBounds::Wish ReplayBounds::wish_of(const ReplayFlags& flags) {
 
 void ReplayBounds::add(const TraceRequest& request) {
   if (wish_ == Wish::kOff) return;
-  lookup_pages_ += static_cast<std::int64_t>(request.page_hashes.size());
-  if (wish_ == Wish::kIfCheap && lookup_pages_ > kBoundedPagesMax) {
+  pages_ += std::ssize(request.page_hashes) + std::ssize(request.output_page_hashes);
+  if (wish_ == Wish::kIfCheap && pages_ > kBoundedPagesMax) {
     future_ = TraceFuture();
     wish_ = Wish::kOff;
     dropped_ = true;
@@ -32,7 +32,8 @@ std::optional<ReplayBounds::HitRates> ReplayBounds::hit_rates(std::int64_t capac
   if (known != known_.end()) return known->second;
   HitRates rates = {};
   for (std::size_t i = 0; i < std::size(kOracleKinds); ++i) {
-    rates[i] = Oracle(future_, kOracleKinds[i], capacity_pages).run().hit_rate();
+    rates[i] =
+        Oracle(future_, kOracleKinds[i], capacity_pages + pages_below_device_).run().hit_rate();
   }
   known_.emplace(capacity_pages, rates);
   return rates;

@@ -1,10 +1,11 @@
 // ReplayBounds: what caches that know the trace would hit at each capacity, one request after
 // another, for the policies that do not know it to be seen against. They refuse no request: a
-// replay that does may have a higher hit rate.
+// replay that does may have a higher hit rate. Tiers below the device count as a part of its
+// capacity: what they have is found too.
 //
 // Thread:     main.
 // Memory:     the whole trace (TraceFuture) and an oracle at a time; dropped, unless it is wanted
-//             by all means, where the trace has more than kBoundedPagesMax look-ups.
+//             by all means, where the trace has more than kBoundedPagesMax pages.
 // Cost:       an oracle's run a kind and capacity.
 // Not here:   the oracles (replay/oracle).
 #pragma once
@@ -30,7 +31,8 @@ class ReplayBounds {
   enum class Wish { kOff, kIfCheap, kOn };
   using HitRates = std::array<double, std::size(kOracleKinds)>;  // in that order
 
-  explicit ReplayBounds(Wish wish) : wish_(wish) {}
+  explicit ReplayBounds(Wish wish, std::int64_t pages_below_device = 0)
+      : wish_(wish), pages_below_device_(pages_below_device) {}
   // The wish that --bounds, one of "on", "off" and "auto", stands for.
   static Wish wish_of(const ReplayFlags& flags);
 
@@ -40,7 +42,7 @@ class ReplayBounds {
   bool held() const { return wish_ != Wish::kOff; }
   // One line on standard error if they were wanted and given up.
   void warn_if_dropped(const std::string& trace) const;
-  // The hit rates at a capacity, once the trace is whole; nullopt without bounds.
+  // The hit rates at a capacity of the device, once the trace is whole; nullopt without bounds.
   std::optional<HitRates> hit_rates(std::int64_t capacity_pages);
   // Appends `bounds` with the rates at a capacity, if there are any, to an object.
   void append_to(nlohmann::ordered_json& line, std::int64_t capacity_pages);
@@ -49,8 +51,9 @@ class ReplayBounds {
 
  private:
   Wish wish_;
+  std::int64_t pages_below_device_;
   bool dropped_ = false;
-  std::int64_t lookup_pages_ = 0;
+  std::int64_t pages_ = 0;  // looked up or put in
   TraceFuture future_;
   std::map<std::int64_t, HitRates> known_;  // by capacity
 };

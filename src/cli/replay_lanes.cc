@@ -11,7 +11,8 @@ namespace stemma {
 
 namespace {
 
-// Pages of all requests, none shared; with their outputs in the mode that has them.
+// Pages of all requests, none shared; with their outputs where these are known, or in the mode that
+// makes them.
 Result<std::int64_t> count_pages(const ReplayFlags& flags, const TraceSource& source) {
   STEMMA_RETURN_IF_ERROR(source.check_rereadable());
   STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags, source));
@@ -22,7 +23,7 @@ Result<std::int64_t> count_pages(const ReplayFlags& flags, const TraceSource& so
     if (!more) return std::max<std::int64_t>(pages, 1);
     pages += flags.timed()
                  ? ceil_div(request.input_tokens + request.output_tokens, trace.page_tokens())
-                 : static_cast<std::int64_t>(request.page_hashes.size());
+                 : std::ssize(request.page_hashes) + std::ssize(request.output_page_hashes);
   }
 }
 

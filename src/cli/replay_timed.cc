@@ -56,6 +56,11 @@ Status read_tiers(const ReplayFlags& flags, TimedReplayOptions& options) {
                "--host-pages: the timing model says no kv_token_bytes, which tiers move"};
 }
 
+// A capture knows what its outputs left in the cache.
+bool publishes_outputs(const ReplayFlags& flags) {
+  return flags.insert_outputs || flags.traces.format == "capture";
+}
+
 Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane& lane,
                                       std::int64_t page_size) {
   TimedReplayOptions options = {
@@ -71,8 +76,7 @@ Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane
     return Error{policy.error().code, "--schedule-policy: " + policy.error().detail};
   }
   scheduler.policy = *policy;
-  // A capture knows what its outputs left in the cache.
-  scheduler.publish_outputs = flags.insert_outputs || flags.traces.format == "capture";
+  scheduler.publish_outputs = publishes_outputs(flags);
   if (lane.unlimited) scheduler.watermark_pages = 0;  // there are pages for all of the trace
   STEMMA_ASSIGN_OR_RETURN(options.timing, read_timing_model(flags.timing));
   STEMMA_RETURN_IF_ERROR(read_tiers(flags, options));
@@ -158,7 +162,7 @@ class TimedLane {
             {"chunk_tokens_max", scheduler.chunk_tokens_max},
             {"waiting_max", scheduler.waiting_max},
             {"seed", scheduler.seed},
-            {"insert_outputs", flags_.insert_outputs}};
+            {"insert_outputs", publishes_outputs(flags_)}};
   }
 
   // Of all pages looked up, those that came from below the device.
@@ -210,6 +214,21 @@ class TimedLane {
   std::unique_ptr<TimedReplay> replay_;
 };
 
+// A queue that puts others first than came first may find more than any cache would have of the
+// trace as it is.
+ReplayBounds bounds_of(const ReplayFlags& flags) {
+  ReplayBounds::Wish wish = ReplayBounds::wish_of(flags);
+  if (flags.schedule_policy != "fcfs" && wish != ReplayBounds::Wish::kOff) {
+    std::cerr << fmt::format(
+        "stemma: {}: no bounds beside the policies: --schedule-policy {} does not serve the "
+        "requests "
+        "in the trace's order\n",
+        flags.trace(), flags.schedule_policy);
+    wish = ReplayBounds::Wish::kOff;
+  }
+  return ReplayBounds(wish, flags.tiers.host_pages + flags.tiers.disk_pages);
+}
+
 void print_header(bool has_tiers) {
   Cells above = {"", "", "", "", "TTFT,", "ms", "", "token,", "ms", "", "queue,"};
   Cells names = {"policy",  "capacity", "hits",      "belady",  "p50",     "p95",
@@ -228,7 +247,7 @@ Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, Re
                          ReplayOutput& output, std::int64_t& skipped_lines) {
   STEMMA_ASSIGN_OR_RETURN(const std::vector<ReplayLane> lanes, make_replay_lanes(flags, source));
   if (lanes.size() > 1) STEMMA_RETURN_IF_ERROR(source.check_rereadable());
-  ReplayBounds bounds(ReplayBounds::wish_of(flags));
+  ReplayBounds bounds = bounds_of(flags);
   for (const ReplayLane& lane : lanes) {
     const bool first = &lane == &lanes.front();
     std::optional<ReplayTrace> again;

@@ -1,5 +1,8 @@
 #include "replay/oracle.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 
 namespace stemma {
@@ -30,15 +33,38 @@ Oracle::Oracle(const TraceFuture& future, OracleKind kind, std::int64_t capacity
 }
 
 ReplayReport Oracle::run() {
-  for (std::int32_t request = 0; request < future_.requests(); ++request) serve(request);
+  for (std::int32_t request = 0; request < future_.requests(); ++request) {
+    ++report_.requests;
+    report_.lookup_pages += future_.lookups_of(request);
+    if (kind_ == OracleKind::kBelady) {
+      serve_by_page(request);
+    } else {
+      serve_by_path(request);
+    }
+  }
   return report_;
 }
 
-void Oracle::serve(std::int32_t request) {
+void Oracle::serve_by_page(std::int32_t request) {
   const auto pages = future_.pages_of(request);
   const auto next_uses = future_.next_uses_of(request);
-  ++report_.requests;
-  report_.lookup_pages += static_cast<std::int64_t>(pages.size());
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (state(pages[i]).resident) {
+      if (std::cmp_less(i, future_.lookups_of(request))) ++report_.hit_pages;
+      leaves_.erase(rank_of(pages[i]));
+    } else if (make_room(next_uses[i], TraceFuture::kRoot)) {
+      ++resident_pages_;
+    } else {
+      continue;
+    }
+    state(pages[i]) = {next_uses[i], request, 0, true};
+    leaves_.insert(rank_of(pages[i]));
+  }
+}
+
+void Oracle::serve_by_path(std::int32_t request) {
+  const auto pages = future_.pages_of(request);
+  const auto next_uses = future_.next_uses_of(request);
   Node tip = TraceFuture::kRoot;
   std::size_t i = 0;
   // The last page that hits is the only one of the path that can be a leaf: it leaves the leaves
@@ -49,7 +75,7 @@ void Oracle::serve(std::int32_t request) {
     state(tip).next_use = next_uses[i];
     state(tip).last_use = request;
   }
-  report_.hit_pages += static_cast<std::int64_t>(i);
+  report_.hit_pages += std::min(static_cast<std::int64_t>(i), future_.lookups_of(request));
   for (; i < pages.size() && make_room(next_uses[i], tip); ++i) {
     if (tip != TraceFuture::kRoot) ++state(tip).resident_children;
     tip = pages[i];
@@ -76,7 +102,7 @@ void Oracle::evict(Node leaf, Node tip) {
   --resident_pages_;
   ++report_.evicted_pages;
   const Node parent = future_.parent(leaf);
-  if (parent == TraceFuture::kRoot) return;
+  if (parent == TraceFuture::kRoot || kind_ == OracleKind::kBelady) return;
   --state(parent).resident_children;
   if (parent != tip && is_leaf(parent)) leaves_.insert(rank_of(parent));
 }

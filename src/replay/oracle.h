@@ -1,13 +1,19 @@
 // Oracle: what a cache would hit that knows the trace's future, as a bound for policies that do
 // not (L. A. Belady, "A study of replacement algorithms", IBM Systems Journal 1966).
 //
-// As in the tree, only leaves may go: pages without a resident page below them.
+//   belady          the page that is used latest goes; a new page that would be used later than
+//                   every other is not admitted
+//   belady_forced   the leaf that is used latest goes, and every page is admitted
+//   knows_whether   knows only whether a page is used again: only a leaf that is not ever goes, and
+//                   a new page is not admitted where there is none
 //
-//   belady          the leaf that is used latest goes; a new page that would be used later than
-//                   every leaf is not admitted
-//   belady_forced   the same, but every page is admitted
-//   knows_whether   knows only whether a page is used again: only one that is not ever goes, and a
-//                   new page is not admitted where there is none
+// As in the tree, only leaves may go, pages without a resident page below them: but not so with
+// belady, which is to be a bound whatever the trace. Where pages come back as outputs, who keeps a
+// page must also keep those above it that would have come back by themselves, and what is best then
+// nobody knows. Without outputs no page is used before the one that it continues, and the page that
+// is used latest is always a leaf.
+//
+// Pages of outputs are put in as others are, and are no look-ups.
 //
 // Thread:     one thread an oracle.
 // Memory:     about 80 bytes a different page of the trace.
@@ -60,7 +66,8 @@ class Oracle {
     bool resident = false;
   };
 
-  void serve(std::int32_t request);
+  void serve_by_page(std::int32_t request);
+  void serve_by_path(std::int32_t request);
   // Makes room for one page below `tip`, which stays; false if it is not to be had or not worth it.
   bool make_room(std::int32_t next_use, Node tip);
   void evict(Node leaf, Node tip);
@@ -74,7 +81,7 @@ class Oracle {
   std::int64_t capacity_pages_;
   std::int64_t resident_pages_ = 0;
   std::vector<State> states_;  // [nodes]
-  std::set<LeafRank> leaves_;  // all but the present request's last page
+  std::set<LeafRank> leaves_;  // all but the present request's last page; of belady, every page
   ReplayReport report_;
 };
 

@@ -94,6 +94,61 @@ TEST(Oracle, NoPolicyHitsMoreThanBelady) {
   }
 }
 
+// A trace of few different pages, whose outputs come back, and are asked for by later requests.
+std::vector<TraceRequest> drawn_trace_with_outputs(Prng& random) {
+  std::vector<TraceRequest> trace(30);
+  for (TraceRequest& made : trace) {
+    for (std::int64_t n = 1 + random.below(3); n > 0; --n) {
+      made.page_hashes.push_back(random.below(2));
+    }
+    for (std::int64_t n = random.below(4); n > 0; --n) {
+      made.output_page_hashes.push_back(random.below(2));
+    }
+  }
+  return trace;
+}
+
+TEST(Oracle, OutputsArePutInAndNotLookedUp) {
+  TraceFuture future;
+  future.add({.page_hashes = {1}, .output_page_hashes = {2, 3}});
+  future.add({.page_hashes = {1, 2, 3, 4}});
+  for (const OracleKind kind : kOracleKinds) {
+    const ReplayReport report = Oracle(future, kind, 10).run();
+    EXPECT_EQ(report.lookup_pages, 5) << oracle_name(kind);
+    EXPECT_EQ(report.hit_pages, 3) << oracle_name(kind);
+  }
+}
+
+TEST(Oracle, APageThatComesBackAsAnOutputNeedNotBeKept) {
+  TraceFuture future;
+  future.add({.page_hashes = {1}});
+  future.add({.page_hashes = {2}});
+  future.add({.page_hashes = {}, .output_page_hashes = {1}});
+  future.add({.page_hashes = {1}});
+  future.add({.page_hashes = {2}});
+  EXPECT_EQ(future.next_uses_of(0)[0], TraceFuture::kNever);
+  EXPECT_EQ(future.next_uses_of(2)[0], 3);
+  EXPECT_EQ(hits(future, OracleKind::kBelady, 2), 2);
+}
+
+TEST(Oracle, NoPolicyHitsMoreThanBeladyWhereOutputsComeBack) {
+  Prng random(7);
+  for (int trial = 0; trial < 300; ++trial) {
+    const std::vector<TraceRequest> trace = drawn_trace_with_outputs(random);
+    TraceFuture future;
+    for (const TraceRequest& next : trace) future.add(next);
+    const std::int64_t capacity_pages = 6 + random.below(8);  // at least the longest request
+    const std::int64_t bound = hits(future, OracleKind::kBelady, capacity_pages);
+    EXPECT_GE(bound, hits(future, OracleKind::kBeladyForced, capacity_pages)) << trial;
+    EXPECT_GE(bound, hits(future, OracleKind::kKnowsWhether, capacity_pages)) << trial;
+    for (const char* policy : {"lru", "lfu", "fifo", "mru", "slru"}) {
+      const auto replayer = *Replayer::open({.policy = policy, .capacity_pages = capacity_pages});
+      for (const TraceRequest& next : trace) replayer->feed(next);
+      EXPECT_GE(bound, replayer->report().hit_pages) << policy << ", trial " << trial;
+    }
+  }
+}
+
 // The table of ../shared/data/traces/README.md.
 TEST(Oracle, BeladyOnAnHourOfConversations) {
   const auto trace = try_read_conversations(STEMMA_SOURCE_DIR);

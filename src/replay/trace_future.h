@@ -1,10 +1,13 @@
 // TraceFuture: a whole trace at once, each page with the time of its next use.
 //
+// A use is a look-up. Where a request's output puts a page in, whoever has the page until then gets
+// nothing from it: it is not used before.
+//
 // A page is a node of the tree of all prefixes of the trace: equal hashes below different prefixes
 // are different pages, as they are in the radix tree.
 //
 // Thread:     a value; reading it is const.
-// Memory:     about 16 bytes a page looked up and 40 a different page: the one part of a replay
+// Memory:     about 16 bytes a page of a request and 40 a different page: the one part of a replay
 //             that grows with the trace.
 // Cost:       one hash look-up a page.
 // Not here:   what is kept (oracle).
@@ -34,8 +37,12 @@ class TraceFuture {
   std::int32_t requests() const noexcept { return static_cast<std::int32_t>(ends_.size()); }
   std::int32_t nodes() const noexcept { return static_cast<std::int32_t>(parents_.size()); }
   Node parent(Node node) const { return parents_[static_cast<std::size_t>(node)]; }
-  // The pages of a request, in order.
+  // The pages of a request, in order: those looked up, then those of its output.
   std::span<const Node> pages_of(std::int32_t request) const;
+  // How many of them are looked up.
+  std::int64_t lookups_of(std::int32_t request) const {
+    return lookups_[static_cast<std::size_t>(request)];
+  }
   // For each of them: the next request that uses it, or kNever.
   std::span<const std::int32_t> next_uses_of(std::int32_t request) const;
 
@@ -49,14 +56,16 @@ class TraceFuture {
     std::size_t operator()(const Step& step) const noexcept;
   };
 
+  Node add_page(Node parent, std::int64_t page_hash, bool is_lookup);
   std::size_t begin_of(std::int32_t request) const;
 
   std::unordered_map<Step, Node, StepHash> nodes_by_step_;
-  std::vector<Node> parents_;             // [nodes]
-  std::vector<std::size_t> latest_uses_;  // [nodes], places in pages_
-  std::vector<Node> pages_;               // [look-ups], request after request
-  std::vector<std::int32_t> next_uses_;   // [look-ups]
-  std::vector<std::size_t> ends_;         // [requests]
+  std::vector<Node> parents_;               // [nodes]
+  std::vector<std::size_t> latest_places_;  // [nodes], in pages_
+  std::vector<Node> pages_;                 // [pages], request after request
+  std::vector<std::int32_t> next_uses_;     // [pages]
+  std::vector<std::size_t> ends_;           // [requests]
+  std::vector<std::int64_t> lookups_;       // [requests]
 };
 
 }  // namespace stemma

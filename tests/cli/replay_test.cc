@@ -327,6 +327,57 @@ TEST(Replay, GhostsTakeAPageThatARequestNamesTwiceForOne) {
   EXPECT_EQ(run.lines()[0]["requests"], 1);
 }
 
+// Two answers of three pages each, of which the first is then a part of a prompt.
+TEST(Replay, OutputsOfACaptureTakeRoomAndAreFoundByBoundsToo) {
+  const std::string path = testing::TempDir() + "stemma_replay_outputs.jsonl";
+  const auto line = [](int ms, const std::string& pages, const std::string& outputs) {
+    return R"({"timestamp_ms": )" + std::to_string(ms) +
+           R"(, "namespace": "x", "input_tokens": 64, "output_tokens": 48, )"
+           R"("finish_reason": "stop", "priority": 0, "page_hashes": [)" +
+           pages + R"(], "output_page_hashes": [)" + outputs + "]}\n";
+  };
+  const auto page = [](char name) { return '"' + std::string(16, name) + '"'; };
+  std::ofstream(path) << R"({"format": "stemma-capture", "version": 1, "page_size": 16})"
+                      << "\n"
+                      << line(1, page('1'), page('2') + "," + page('3') + "," + page('4'))
+                      << line(2, page('5'), page('6') + "," + page('7') + "," + page('8'))
+                      << line(3, page('1') + "," + page('2') + "," + page('3'), "");
+  const ProgramRun run = run_stemma("replay --format capture --json --capacity-pages unlimited" +
+                                    (" --trace " + path));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto report = run.lines()[0];
+  EXPECT_EQ(report["evicted_pages"], 0);
+  EXPECT_EQ(report["hit_rate"], 3.0 / 5);
+  EXPECT_EQ(report["bounds"]["belady"], 3.0 / 5);
+}
+
+TEST(Replay, BoundsHaveTheTiersBelowTheDeviceToo) {
+  const std::string timing = testing::TempDir() + "stemma_replay_tiers_timing.json";
+  std::ofstream(timing) << R"({"step_ms": 10, "prompt_token_ms": 1, "kv_token_bytes": 1000})";
+  const std::string path = testing::TempDir() + "stemma_replay_tiers.jsonl";
+  std::ofstream trace(path);
+  for (int i = 0; i < 4; ++i) {
+    trace << R"({"timestamp": )" << 10'000 * i
+          << R"(, "input_length": 1540, "output_length": 1, "hash_ids": )"
+          << (i % 2 == 0 ? "[0, 1, 2, 7]" : "[3, 4, 5, 8]") << "}\n";
+  }
+  trace.close();
+  const std::string replay = "replay --mode timed --json --capacity-pages 5 --timing " + timing +
+                             " --trace " + path + " --host-pages ";
+  EXPECT_EQ(run_stemma(replay + "0").lines()[0]["bounds"]["belady"], 5.0 / 16);
+  const auto report = run_stemma(replay + "20").lines()[0];
+  EXPECT_EQ(report["bounds"]["belady"], 8.0 / 16);
+  EXPECT_LE(report["hit_rate"], report["bounds"]["belady"]);
+}
+
+TEST(Replay, LeavesBoundsOutWhereTheQueueReorders) {
+  const ProgramRun run = run_stemma(timed("--schedule-policy lpm --bounds on --json"));
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_FALSE(run.lines()[0].contains("bounds"));
+  EXPECT_NE(run.err.find("no bounds beside the policies: --schedule-policy lpm"), std::string::npos)
+      << run.err;
+}
+
 TEST(Replay, PlotsACurveForEachPolicyWithBeladyAndHitsOverTime) {
   const std::string plot = testing::TempDir() + "stemma's replay.svg";
   std::filesystem::remove(plot);
