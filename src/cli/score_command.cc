@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "cli/prompt_tokens.h"
 #include "cli/ranked_run.h"
+#include "grammar/token_bytes.h"
 #include "replay/prompts_file.h"
 
 namespace stemma {
@@ -88,7 +89,8 @@ Result<ScoreCommand::Pieces> ScoreCommand::read_pieces(const ServedModel& model)
   return pieces;
 }
 
-// Each piece begins as a text does, with the special token that the tokenizer puts there, if any.
+// Each piece begins as a text does, with the special token that the tokenizer puts there. Where it
+// puts none, a piece's first token follows nothing, and nobody foretells its bytes.
 Result<ScoreCommand::Pieces> ScoreCommand::cut_text(const ServedModel& model) const {
   PosixFiles files;
   STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, text_, kTextBytesMax));
@@ -97,10 +99,14 @@ Result<ScoreCommand::Pieces> ScoreCommand::cut_text(const ServedModel& model) co
   const bool begins = !around.empty() && model.tokenizer().is_special(around.front());
   const auto window = static_cast<std::size_t>(window_tokens_ - (begins ? 1 : 0));
   Pieces pieces;
-  pieces.text_bytes = std::ssize(text);
+  pieces.scored_bytes = std::ssize(text);
   for (std::size_t at = 0; at < tokens.size(); at += window) {
     std::vector<TokenId>& piece = pieces.tokens.emplace_back();
-    if (begins) piece.push_back(around.front());
+    if (begins) {
+      piece.push_back(around.front());
+    } else {
+      pieces.scored_bytes -= std::ssize(token_bytes(model.tokenizer(), tokens[at]));
+    }
     const std::size_t end = std::min(at + window, tokens.size());
     piece.insert(piece.end(), tokens.begin() + static_cast<std::ptrdiff_t>(at),
                  tokens.begin() + static_cast<std::ptrdiff_t>(end));
@@ -159,16 +165,16 @@ void ScoreCommand::print(const ServedModel& model, const Pieces& pieces, const S
   const auto tokens = static_cast<double>(score.tokens);
   const double nats = score.nats / tokens;
   const double likeliest = static_cast<double>(score.likeliest) / tokens;
-  const double bits_per_byte = pieces.text_bytes == 0 ? 0
-                                                      : score.nats / std::numbers::ln2 /
-                                                            static_cast<double>(pieces.text_bytes);
+  const bool has_bytes = pieces.scored_bytes > 0;
+  const double bits_per_byte =
+      has_bytes ? score.nats / std::numbers::ln2 / static_cast<double>(pieces.scored_bytes) : 0;
   if (json_) {
     nlohmann::ordered_json line;
     line["pieces"] = pieces.tokens.size();
     line["tokens"] = score.tokens;
     line["nats_per_token"] = nats;
     line["perplexity"] = std::exp(nats);
-    if (pieces.text_bytes > 0) line["bits_per_byte"] = bits_per_byte;
+    if (has_bytes) line["bits_per_byte"] = bits_per_byte;
     line["likeliest"] = likeliest;
     line["seconds"] = seconds;
     line["weights"] = model.runner().compute_format();
@@ -178,7 +184,7 @@ void ScoreCommand::print(const ServedModel& model, const Pieces& pieces, const S
   std::cout << fmt::format("{} tokens in {} pieces, {:.0f} a second\n", score.tokens,
                            pieces.tokens.size(), tokens / seconds);
   std::cout << fmt::format("{:.5f} nats a token, perplexity {:.4f}", nats, std::exp(nats));
-  if (pieces.text_bytes > 0) std::cout << fmt::format(", {:.5f} bits a byte", bits_per_byte);
+  if (has_bytes) std::cout << fmt::format(", {:.5f} bits a byte", bits_per_byte);
   std::cout << fmt::format("; {:.2f}% were the likeliest\n", 100 * likeliest);
 }
 

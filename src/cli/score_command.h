@@ -28,7 +28,7 @@ class ScoreCommand final : public Command {
   // Texts that are scored one by one, their first tokens given.
   struct Pieces {
     std::vector<std::vector<TokenId>> tokens;
-    std::int64_t text_bytes = 0;  // of --text
+    std::int64_t scored_bytes = 0;  // of --text
   };
   // Of tokens that follow others.
   struct Score {

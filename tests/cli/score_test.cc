@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "cli/program.h"
@@ -58,6 +59,30 @@ TEST(Score, SaysWhatOfATextWasForetold) {
   EXPECT_LT(line["bits_per_byte"], 8);
   EXPECT_GT(line["likeliest"], 0);
   EXPECT_LT(line["likeliest"], 1);
+}
+
+// Its bytes would make the model look better than it is.
+TEST(Score, LeavesOutTheBytesOfAFirstTokenThatNothingForetells) {
+  const std::filesystem::path model = testing::TempDir() + "stemma_score_without_beginning";
+  std::filesystem::remove_all(model);
+  std::filesystem::create_directory(model);
+  for (const auto& file : std::filesystem::directory_iterator(kModel)) {
+    if (file.path().filename() == "tokenizer_config.json") continue;
+    std::filesystem::create_symlink(std::filesystem::absolute(file.path()),
+                                    model / file.path().filename());
+  }
+  std::ofstream(model / "tokenizer_config.json") << R"({"add_bos_token": false})";
+  const std::string text = write("three_tokens.txt", "The seas");
+  const nlohmann::json begun = scored("--text " + text);
+  ASSERT_EQ(begun["tokens"], 3);
+  EXPECT_NEAR(begun["bits_per_byte"], 3 * begun["nats_per_token"].get<double>() / std::log(2) / 8,
+              1e-9);
+  const ProgramRun run = run_stemma("score --json --model " + model.string() + " --text " + text);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const nlohmann::json line = run.lines().at(0);
+  ASSERT_EQ(line["tokens"], 2) << "the first is given";
+  EXPECT_NEAR(line["bits_per_byte"], 2 * line["nats_per_token"].get<double>() / std::log(2) / 5,
+              1e-9);
 }
 
 TEST(Score, ChangesWhereNumbersAreRounded) {
