@@ -216,17 +216,24 @@ class TimedLane {
 
 // A queue that puts others first than came first may find more than any cache would have of the
 // trace as it is.
+bool serves_in_order(const ReplayFlags& flags) {
+  return flags.schedule_policy == "fcfs";
+}
+
 ReplayBounds bounds_of(const ReplayFlags& flags) {
-  ReplayBounds::Wish wish = ReplayBounds::wish_of(flags);
-  if (flags.schedule_policy != "fcfs" && wish != ReplayBounds::Wish::kOff) {
-    std::cerr << fmt::format(
-        "stemma: {}: no bounds beside the policies: --schedule-policy {} does not serve the "
-        "requests "
-        "in the trace's order\n",
-        flags.trace(), flags.schedule_policy);
-    wish = ReplayBounds::Wish::kOff;
-  }
+  const auto wish =
+      serves_in_order(flags) ? ReplayBounds::wish_of(flags) : ReplayBounds::Wish::kOff;
   return ReplayBounds(wish, flags.tiers.host_pages + flags.tiers.disk_pages);
+}
+
+// To people, and to who asked for bounds.
+void warn_if_out_of_order(const ReplayFlags& flags) {
+  const bool is_told = flags.bounds == "on" || (flags.bounds == "auto" && !flags.json);
+  if (serves_in_order(flags) || !is_told) return;
+  std::cerr << fmt::format(
+      "stemma: {}: no bounds beside the policies: --schedule-policy {} does not serve the requests "
+      "in the trace's order\n",
+      flags.trace(), flags.schedule_policy);
 }
 
 void print_header(bool has_tiers) {
@@ -257,7 +264,10 @@ Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, Re
     TimedLane timed(flags, lane, output);
     STEMMA_RETURN_IF_ERROR(
         timed.run(first ? trace : *again, first ? &bounds : nullptr, skipped_lines));
-    if (first) bounds.warn_if_dropped(flags.trace());
+    if (first) {
+      bounds.warn_if_dropped(flags.trace());
+      warn_if_out_of_order(flags);
+    }
     if (flags.json) {
       timed.print_json(bounds);
       continue;

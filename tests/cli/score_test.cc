@@ -71,7 +71,8 @@ TEST(Score, LeavesOutTheBytesOfAFirstTokenThatNothingForetells) {
     std::filesystem::create_symlink(std::filesystem::absolute(file.path()),
                                     model / file.path().filename());
   }
-  std::ofstream(model / "tokenizer_config.json") << R"({"add_bos_token": false})";
+  std::ofstream(model / "tokenizer_config.json")
+      << R"({"tokenizer_class": "LlamaTokenizer", "add_bos_token": false})";
   const std::string text = write("three_tokens.txt", "The seas");
   const nlohmann::json begun = scored("--text " + text);
   ASSERT_EQ(begun["tokens"], 3);
