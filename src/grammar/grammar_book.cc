@@ -119,6 +119,7 @@ class GrammarBook::Constraint final : public OutputConstraint {
     const std::string bytes = token_bytes(book_.tokenizer_, token);
     const std::lock_guard lock(grammar_.mutex);
     const bool was_ready = mask_ != nullptr;
+    const ByteAutomaton::State before = state_;
     let_mask_go();
     const std::int64_t done_before = grammar_.automaton.work_done();
     grammar_.automaton.allow_any_work();
@@ -127,6 +128,7 @@ class GrammarBook::Constraint final : public OutputConstraint {
       STEMMA_CHECK(state_ != ByteAutomaton::kDead, "only what is allowed is accepted");
     }
     if (was_ready) owed_ += grammar_.automaton.work_done() - done_before;
+    grammar_.drop_finding_of(before);
   }
 
  private:

@@ -301,6 +301,36 @@ TEST_F(PortionsTest, AreLessWhereATokenWasWorkToAccept) {
   EXPECT_TRUE(allows(waits, token('a')));
 }
 
+// Who asked is gone, and who was in the same state, with a list of its own, has moved on.
+TEST_F(PortionsTest, EndWithTheLastWhoIsInTheirState) {
+  GrammarBook book(tokenizer_, kTokens, {.work = 4'000});
+  const Result<OwnedConstraint> begin = open_costly(book);
+  // Each is ready before it accepts, as where tokens are chosen.
+  const auto ready_behind = [&](std::uint64_t seed) {
+    OwnedConstraint one = *begin;
+    Prng prng(seed);
+    for (int i = 0; i < 150; ++i) {
+      EXPECT_FALSE(one.get()->allowed().empty());
+      accept(one, prng.below(2) == 0 ? "b" : "a");
+    }
+    return one;
+  };
+  const OwnedConstraint ready = ready_behind(1);
+  words(ready);
+  const OwnedConstraint other = ready_behind(2);
+  words(other);
+  {
+    const OwnedConstraint gone = ready_behind(1);
+    ASSERT_FALSE(gone.get()->is_ready()) << "what the first one found was let go";
+    gone.get()->prepare(1'000);
+    ASSERT_FALSE(gone.get()->is_ready());
+  }
+  accept(ready, "a");
+  accept(other, "b");
+  prepare(ready);
+  EXPECT_TRUE(allows(ready, token('a')));
+}
+
 // Whether too much is needed behind a text does not depend on what others found there before.
 TEST_F(PortionsTest, AreGivenUpWhereverTheyAreAlone) {
   const auto bytes_until_given_up = [&](int others) {

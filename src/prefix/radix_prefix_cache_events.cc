@@ -9,7 +9,8 @@
 // Texts of a grafted namespace go on from a page of another one, and are found only while that page
 // is: it is their first pages' parent, though the keys of these are rooted in their own namespace.
 // Where such a page goes or comes back, and there are pages behind it, everything is told anew:
-// that is rare, for each use of what lies behind it is one of its own.
+// that is rare where what is shared stays in the cache. Where more is shared than fits, it may be
+// as often as requests come.
 #include <algorithm>
 #include <span>
 #include <vector>
