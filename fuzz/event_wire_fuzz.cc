@@ -23,9 +23,8 @@ class IndexSink final : public stemma::EventBatchSink {
         STEMMA_CHECK(!hash.bytes().empty() && hash.bytes().size() <= stemma::EventHash::kBytesMax,
                      "hashes have their bytes");
       }
-      index.apply(event);
     }
-    index.end_batch();
+    index.apply(batch);
   }
   void forget() override { index.clear(); }
 

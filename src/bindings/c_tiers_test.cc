@@ -2,8 +2,6 @@
 // never seen them, and are the bytes that were stored. Stores are one that the test has written in
 // terms of the callbacks, and the disk's.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstddef>
@@ -14,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/forked_child.h"
 #include "base/temp_directory.h"
 #include "bindings/c_fixture.h"
 #include "bindings/c_handles.h"
@@ -102,8 +101,8 @@ class FrameMap {
   int closed_ = 0;
 };
 
-stemma_pool* open_pool() {
-  const stemma_pool_options options = pool_options(TieredLife::kTieredPages);
+stemma_pool* open_pool(std::int64_t pages = TieredLife::kTieredPages) {
+  const stemma_pool_options options = pool_options(pages);
   stemma_pool* pool = nullptr;
   EXPECT_EQ(stemma_pool_open(&options, &pool), STEMMA_OK) << stemma_last_error();
   return pool;
@@ -327,6 +326,13 @@ TEST(CTiers, TheDiskKeepsPagesBeyondACache) {
   EXPECT_EQ(next.cached_after_promotion(prompt()), 24);
 }
 
+stemma_tiers_options host_memory() {
+  stemma_tiers_options options;
+  stemma_tiers_options_init(&options, sizeof(options));
+  options.host_bytes = 1 << 20;
+  return options;
+}
+
 TEST(CTiers, WrongStoresAndTiersAreRefused) {
   stemma_store* store = nullptr;
   EXPECT_EQ(stemma_disk_store_open(nullptr, 1 << 26, &store), STEMMA_INVALID_ARGUMENT);
@@ -339,12 +345,8 @@ TEST(CTiers, WrongStoresAndTiersAreRefused) {
 }
 
 TEST(CTiers, OfStoresThatCannotBeNothingIsOpened) {
-  const stemma_pool_options shape = pool_options(8);
-  stemma_pool* pool = nullptr;
-  ASSERT_EQ(stemma_pool_open(&shape, &pool), STEMMA_OK);
-  stemma_tiers_options options;
-  stemma_tiers_options_init(&options, sizeof(options));
-  options.host_bytes = 1 << 20;
+  stemma_pool* const pool = open_pool(8);
+  const stemma_tiers_options options = host_memory();
   FrameMap map;
   const std::array<stemma_store*, 3> stores = {map.open(), nullptr, nullptr};
   stemma_tiers* tiers = nullptr;
@@ -367,9 +369,7 @@ TEST(CTiers, PackNoPagesThatArePackedAlready) {
   shape.dtype = STEMMA_INT8;
   stemma_pool* packed = nullptr;
   ASSERT_EQ(stemma_pool_open(&shape, &packed), STEMMA_OK);
-  stemma_tiers_options options;
-  stemma_tiers_options_init(&options, sizeof(options));
-  options.host_bytes = 1 << 20;
+  stemma_tiers_options options = host_memory();
   stemma_tiers* tiers = nullptr;
   for (const char* codec : {"int8", "int4"}) {
     options.codec = codec;
@@ -386,48 +386,32 @@ TEST(CTiers, PackNoPagesThatArePackedAlready) {
 
 TEST(CTiers, AreClosedInAChildWithoutAWait) {
   std::optional<TieredLife> life;
-  stemma_pool* pool = nullptr;
-  const stemma_pool_options shape = pool_options(TieredLife::kTieredPages);
-  ASSERT_EQ(stemma_pool_open(&shape, &pool), STEMMA_OK);
-  life.emplace(pool);
+  life.emplace(open_pool());
   stemma_sequence* const sequence = life->begin(text(1, 9));
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);
+  const int answer = in_forked_child([&] {
     stemma_release(sequence);
     life.reset();
-    ::_exit(0);
-  }
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+    return 0;
+  });
+  EXPECT_EQ(answer, 0);
   stemma_release(sequence);
   life->settle();
 }
 
 TEST(CTiers, ServeNoCacheInAChild) {
-  const stemma_pool_options shape = pool_options(8);
-  stemma_pool* pool = nullptr;
-  ASSERT_EQ(stemma_pool_open(&shape, &pool), STEMMA_OK);
-  stemma_tiers_options options;
-  stemma_tiers_options_init(&options, sizeof(options));
-  options.host_bytes = 1 << 20;
+  stemma_pool* const pool = open_pool(8);
+  const stemma_tiers_options options = host_memory();
   stemma_tiers* tiers = nullptr;
   ASSERT_EQ(stemma_tiers_open(&options, pool, nullptr, 0, &tiers), STEMMA_OK);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(20);
+  const int answer = in_forked_child([&] {
     stemma_cache_options cache_options;
     stemma_cache_options_init(&cache_options, sizeof(cache_options));
     cache_options.pages = 8;
     cache_options.page_size = kPageSize;
     stemma_cache* cache = nullptr;
-    ::_exit(-stemma_cache_open(&cache_options, tiers, &cache));
-  }
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(-WEXITSTATUS(status), STEMMA_UNSUPPORTED);
+    return -stemma_cache_open(&cache_options, tiers, &cache);
+  });
+  EXPECT_EQ(-answer, STEMMA_UNSUPPORTED);
   stemma_tiers_close(tiers);
   stemma_pool_close(pool);
 }

@@ -60,9 +60,7 @@ std::uint64_t Purges::stores_to_ask() const {
 PurgeId Purges::add(std::span<const NamespaceFamily> namespaces,
                     const std::array<std::int64_t, 4>& pages) {
   STEMMA_CHECK(can_add(namespaces), "what is pending is bounded (I10)");
-  const PurgeId id = place({.namespaces = sorted_of(namespaces), .pages = pages});
-  std::ranges::find(purges_, id, &std::pair<PurgeId, Purge>::first)->second.is_named = true;
-  return id;
+  return place({.namespaces = sorted_of(namespaces), .is_named = true, .pages = pages});
 }
 
 void Purges::add_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before) {
@@ -107,6 +105,7 @@ PurgeId Purges::place(Purge purge) {
   if (same != purges_.size()) {
     auto& [id, pending] = purges_[same];
     pending.stores = stores_to_ask();  // who had confirmed it may have been given pages since
+    pending.is_named |= purge.is_named;
     for (std::size_t tier = 0; tier < purge.pages.size(); ++tier) {
       pending.pages[tier] += purge.pages[tier];
     }

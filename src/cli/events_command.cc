@@ -85,8 +85,7 @@ class EventPrinter final : public EventBatchSink {
 
   void check(const WireBatch& batch) {
     const std::int64_t before = index_or_null_->contradictions();
-    for (const WireEvent& event : batch.events) index_or_null_->apply(event);
-    index_or_null_->end_batch();
+    index_or_null_->apply(batch);
     if (index_or_null_->contradictions() == before || before > 0) return;
     std::cerr << "stemma: " << index_or_null_->first_contradiction() << '\n';
   }

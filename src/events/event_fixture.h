@@ -58,8 +58,7 @@ class IndexSink final : public EventBatchSink {
  public:
   void take(std::uint64_t sequence, const WireBatch& batch) override {
     sequences.push_back(sequence);
-    for (const WireEvent& event : batch.events) index.apply(event);
-    index.end_batch();
+    index.apply(batch);
   }
   void forget() override {
     ++forgotten;

@@ -6,6 +6,11 @@
 
 namespace stemma {
 
+void EventIndex::apply(const WireBatch& batch) {
+  for (const WireEvent& event : batch.events) apply(event);
+  end_batch();
+}
+
 void EventIndex::apply(const WireEvent& event) {
   if (event.kind == WireEvent::Kind::kCleared) return clear();
   if (event.group != 0 || (!event.medium.empty() && event.medium != medium_)) return;

@@ -29,8 +29,9 @@ class EventIndex {
   // the first. An event that does not say counts.
   explicit EventIndex(std::string medium = "GPU") : medium_(std::move(medium)) {}
 
+  void apply(const WireBatch& batch);
+  // The same, event by event.
   void apply(const WireEvent& event);
-  // All events of a batch have been applied.
   void end_batch();
   void clear();
 

@@ -146,8 +146,7 @@ TEST_P(RebuiltIndex, EqualsTheTreeAfter100000RandomOperations) {
     buffer.for_each(64, [&](const PrefixEvent& event) { writer.add(event); });
     const auto batch = read_event_batch(writer.finish(1));
     ASSERT_TRUE(batch.ok()) << to_string(batch.error());
-    for (const WireEvent& event : batch->events) index.apply(event);
-    index.end_batch();
+    index.apply(*batch);
   };
   for (int i = 1; i <= 100'000; ++i) {
     life.step();

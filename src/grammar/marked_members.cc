@@ -159,13 +159,13 @@ class MemberWriter {
   Result<Part> others() {
     const auto allowed = root_.find("additionalProperties");
     const bool are_free = allowed == root_.end() || *allowed == true;
-    if (!are_free || root_.contains("properties")) return in_order({}, {});
+    const bool are_named = root_.contains("properties") || root_.contains("required");
+    if (!are_free || are_named) return in_order({}, {});
     constexpr CharRange kName[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
     const Part member = grammar_.rule(grammar_.sequence(
         {grammar_.text(marks_.name_begin), grammar_.repeated(grammar_.one_of(kName), 1, 64),
          grammar_.text(marks_.name_end), plain_.string(0, std::nullopt),
          grammar_.text(marks_.value_end)}));
-    if (root_.contains("required")) return in_order({}, {});
     return grammar_.repeated(member, 0, std::nullopt);
   }
 

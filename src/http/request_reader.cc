@@ -22,12 +22,6 @@ std::string_view view(BeastText text) {
   return {text.data(), text.size()};
 }
 
-std::string lower_case(BeastText text) {
-  std::string lower(text.data(), text.size());
-  std::transform(lower.begin(), lower.end(), lower.begin(), lower_ascii);
-  return lower;
-}
-
 }  // namespace
 
 // Beast's parser, with what HttpRequest wants of it, and the rules that Beast leaves to its users.
@@ -77,7 +71,8 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
 
   void on_field_impl(beast_http::field field, BeastText name, BeastText value,
                      BeastError& error) override {
-    request.headers.emplace_back(lower_case(name), std::string(value.data(), value.size()));
+    request.headers.emplace_back(lower_ascii(std::string(view(name))),
+                                 std::string(value.data(), value.size()));
     switch (field) {
       case beast_http::field::host:
         return count_once(hosts_, "several Host headers", error);

@@ -35,8 +35,7 @@ bool is_header_name(std::string_view name) {
 }
 
 bool is_own_header(std::string_view name) {
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(), lower_ascii);
+  const std::string lower = lower_ascii(std::string(name));
   return lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" ||
          lower == "connection" || lower == "server";
 }

@@ -1,12 +1,12 @@
 #include "model/int4_config.h"
 
 #include <algorithm>
-#include <cctype>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "model/coded_fields.h"
 #include "model/json_text.h"
 
@@ -36,10 +36,7 @@ NamedText read_agreed(JsonFields& section, std::initializer_list<std::string_vie
   std::optional<NamedText> found;
   for (const std::string_view name : names) {
     if (section.find_or_null(name) == nullptr) continue;
-    std::string text = section.text(name, std::nullopt);
-    std::ranges::transform(text, text.begin(), [](char c) {
-      return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    });
+    const std::string text = lower_ascii(section.text(name, std::nullopt));
     if (!found.has_value()) found = NamedText{name, text};
     if (found->text != text) {
       section.fail(ErrorCode::kInvalidArgument, name,

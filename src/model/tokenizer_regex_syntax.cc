@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.h"
+
 namespace stemma {
 namespace {
 
@@ -90,16 +92,8 @@ bool is_hex(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-std::string lower_case_ascii(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
 std::string folded(std::string_view name) {
-  std::string out = lower_case_ascii(name);
+  std::string out = lower_ascii(std::string(name));
   std::erase_if(out, [](char c) { return c == ' ' || c == '_' || c == '-'; });
   return out;
 }
@@ -181,7 +175,7 @@ class Translator {
     const bool is_quantifier = std::string_view("*+?|").find(in_[at_]) != std::string_view::npos;
     if (!is_quantifier && (in_[at_] & 0xC0) != 0x80) atom_ = out_.size();
     for (const std::string_view joined : kJoined) {
-      if (lower_case_ascii(in_.substr(at_, joined.size())) == joined) joined_ = joined;
+      if (equals_ignoring_case(in_.substr(at_, joined.size()), joined)) joined_ = joined;
     }
     copy(1);
   }

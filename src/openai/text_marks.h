@@ -24,6 +24,10 @@ inline std::string_view without_space_behind(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kMarkSpace) + 1);
 }
 
+inline std::string_view trimmed(std::string_view text) {
+  return without_space_behind(without_space_before(text));
+}
+
 // `text` up to what may become white space and `mark` when more comes. REQUIRES: text does not have
 // the mark.
 inline std::string_view decided_before(std::string_view text, std::string_view mark) {

@@ -33,10 +33,6 @@ const XmlMarks* xml_marks_or_null(ToolCallStyle style) {
   return style == ToolCallStyle::kKeys ? &kKeyMarks : nullptr;
 }
 
-std::string_view trimmed(std::string_view text) {
-  return without_space_behind(without_space_before(text));
-}
-
 // Takes `mark` off the begin of `text`.
 bool take(std::string_view& text, std::string_view mark) {
   if (!text.starts_with(mark)) return false;

@@ -8,6 +8,8 @@
 
 #include <utility>
 
+#include "openai/tool_calls_fixture.h"
+
 namespace stemma {
 namespace {
 
@@ -19,49 +21,21 @@ const ToolTypes& tool_types() {
   return kTypes;
 }
 
-ToolCallText read_in_pieces(ToolCallStyle style, std::string_view answer, std::size_t piece_bytes) {
-  ToolCallReader reader(style, tool_types());
-  ToolCallText read;
-  for (std::size_t at = 0; at < answer.size(); at += piece_bytes) {
-    reader.push(answer.substr(at, piece_bytes), read);
-  }
-  reader.finish(read);
-  return read;
-}
-
-ToolCallText read(ToolCallStyle style, std::string_view answer) {
-  ToolCallText whole = read_in_pieces(style, answer, answer.size() + 1);
-  for (std::size_t piece_bytes = 1; piece_bytes < 9; ++piece_bytes) {
-    const ToolCallText cut = read_in_pieces(style, answer, piece_bytes);
-    EXPECT_EQ(cut.text, whole.text) << piece_bytes;
-    EXPECT_EQ(cut.calls, whole.calls) << piece_bytes;
-    EXPECT_EQ(cut.places, whole.places) << piece_bytes;
-  }
-  return whole;
-}
-
-// What has no call in it, and must come out as it went in.
-void expect_text(ToolCallStyle style, std::string_view answer) {
-  const ToolCallText got = read(style, answer);
-  EXPECT_EQ(got.text, answer);
-  EXPECT_THAT(got.calls, IsEmpty()) << answer;
-}
-
 TEST(TaggedCalls, AreTakenOutOfTheText) {
-  const ToolCallText got = read(ToolCallStyle::kTagged,
-                                "I look.\n\n<tool_call>\n"
-                                R"({"name": "look", "arguments": {"at": "sea"}})"
-                                "\n</tool_call>");
+  const ToolCallText got = read_calls(ToolCallStyle::kTagged,
+                                      "I look.\n\n<tool_call>\n"
+                                      R"({"name": "look", "arguments": {"at": "sea"}})"
+                                      "\n</tool_call>");
   EXPECT_EQ(got.text, "I look.");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"look", R"({"at": "sea"})"}));
 }
 
 TEST(TaggedCalls, MayBeSeveralWithTextBehindThem) {
-  const ToolCallText got = read(ToolCallStyle::kTagged,
-                                R"(<tool_call>{"name":"a","arguments":{}}</tool_call>)"
-                                "\n"
-                                R"(<tool_call>{"arguments":{"x":[1,"}"]},"name":"b"}</tool_call>)"
-                                "\n Done. ");
+  const ToolCallText got = read_calls(
+      ToolCallStyle::kTagged, R"(<tool_call>{"name":"a","arguments":{}}</tool_call>)"
+                              "\n"
+                              R"(<tool_call>{"arguments":{"x":[1,"}"]},"name":"b"}</tool_call>)"
+                              "\n Done. ");
   EXPECT_EQ(got.text, "Done. ");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"a", "{}"}, ToolCall{"b", R"({"x":[1,"}"]})"}));
 }
@@ -70,9 +44,9 @@ TEST(TaggedCalls, MayBeSeveralWithTextBehindThem) {
 TEST(TaggedCalls, KeepTheBytesOfTheirArguments) {
   const std::string arguments =
       R"({ "n": 1.0, "id": 123456789012345678901234567890, "q": "\"{\u00e9", "e": {} })";
-  const ToolCallText got =
-      read(ToolCallStyle::kTagged, R"(<tool_call>{"name": "f", "more": [{}, "]"], "arguments": )" +
-                                       arguments + R"( , "z": null}</tool_call>)");
+  const ToolCallText got = read_calls(
+      ToolCallStyle::kTagged, R"(<tool_call>{"name": "f", "more": [{}, "]"], "arguments": )" +
+                                  arguments + R"( , "z": null}</tool_call>)");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", arguments}));
 }
 
@@ -83,9 +57,9 @@ TEST(TaggedCalls, MayRepeatAndNestTheirArguments) {
   for (int i = 0; i < 1000; ++i) wide += ", \"x" + std::to_string(i) + "\": 1";
   for (const std::string& arguments :
        {std::string(R"({"a": 1, "a": 2})"), "{\"a\": " + deep + "}", wide + "}"}) {
-    const ToolCallText got =
-        read(ToolCallStyle::kTagged,
-             "<tool_call>\n{\"name\": \"f\", \"arguments\": " + arguments + "}\n</tool_call>");
+    const ToolCallText got = read_calls(
+        ToolCallStyle::kTagged,
+        "<tool_call>\n{\"name\": \"f\", \"arguments\": " + arguments + "}\n</tool_call>");
     EXPECT_EQ(got.text, "");
     EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", arguments}));
   }
@@ -95,7 +69,7 @@ TEST(TaggedCalls, MaySayWhatEndsThem) {
   const std::string arguments = R"({"a": "\"</tool_call>", "</tool_call>": "<tool_call>\\"})";
   const std::string call =
       R"(<tool_call>{"name": "f", "arguments": )" + arguments + "}</tool_call>";
-  const ToolCallText got = read(ToolCallStyle::kTagged, call + "\n" + call + " so");
+  const ToolCallText got = read_calls(ToolCallStyle::kTagged, call + "\n" + call + " so");
   EXPECT_EQ(got.text, "so");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", arguments}, ToolCall{"f", arguments}));
 }
@@ -105,7 +79,7 @@ TEST(TaggedCalls, ThatAreNoneAreNotPartsOfOthers) {
   const std::string none =
       "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x\n}}</tool_call>";
   const std::string call = R"(<tool_call>{"name": "g", "arguments": {}}</tool_call>)";
-  const ToolCallText got = read(ToolCallStyle::kTagged, none + call);
+  const ToolCallText got = read_calls(ToolCallStyle::kTagged, none + call);
   EXPECT_EQ(got.text, none);
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"g", "{}"}));
 }
@@ -113,21 +87,21 @@ TEST(TaggedCalls, ThatAreNoneAreNotPartsOfOthers) {
 TEST(TaggedCalls, HaveTheirPlacesInTheText) {
   const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
   const ToolCallText got =
-      read(ToolCallStyle::kTagged, call + "one " + call + " " + call + " two" + call);
+      read_calls(ToolCallStyle::kTagged, call + "one " + call + " " + call + " two" + call);
   EXPECT_EQ(got.text, "onetwo");
   EXPECT_EQ(got.calls.size(), 4U);
   EXPECT_THAT(got.places, ElementsAre(0, 3, 3, 6));
 }
 
 TEST(TaggedCalls, MayHaveTheirArgumentsAsAText) {
-  const ToolCallText got = read(
+  const ToolCallText got = read_calls(
       ToolCallStyle::kTagged, R"(<tool_call>{"name": "f", "arguments": "{\"a\": 1}"}</tool_call>)");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", R"({"a": 1})"}));
 }
 
 TEST(TaggedCalls, MayLackTheirEnd) {
   const ToolCallText got =
-      read(ToolCallStyle::kTagged, R"(<tool_call>{"name": "f", "arguments": {}})");
+      read_calls(ToolCallStyle::kTagged, R"(<tool_call>{"name": "f", "arguments": {}})");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"f", "{}"}));
   EXPECT_EQ(got.text, "");
 }
@@ -148,7 +122,7 @@ TEST(TaggedCalls, ThatAreNoneStayText) {
            "<tool_call>",
            "</tool_call>\n",
        }) {
-    expect_text(ToolCallStyle::kTagged, answer);
+    expect_no_calls(ToolCallStyle::kTagged, answer);
   }
 }
 
@@ -166,10 +140,10 @@ TEST(TaggedCalls, HoldBackOnlyWhatMayBeOne) {
 }
 
 TEST(BareCalls, AreTheWholeAnswer) {
-  const ToolCallText got = read(ToolCallStyle::kBare,
-                                "\n"
-                                R"({"name": "look", "parameters": {"at": "sea; land"}};)"
-                                R"( {"type": "function", "name": "go", "arguments": {}})");
+  const ToolCallText got = read_calls(ToolCallStyle::kBare,
+                                      "\n"
+                                      R"({"name": "look", "parameters": {"at": "sea; land"}};)"
+                                      R"( {"type": "function", "name": "go", "arguments": {}})");
   EXPECT_EQ(got.text, "");
   EXPECT_THAT(got.calls,
               ElementsAre(ToolCall{"look", R"({"at": "sea; land"})"}, ToolCall{"go", "{}"}));
@@ -184,7 +158,7 @@ TEST(BareCalls, ThatAreNoneStayText) {
            R"({"name": "look", "parameters": {)",
            R"({"name": "look", "parameters": {}]})",
        }) {
-    expect_text(ToolCallStyle::kBare, answer);
+    expect_no_calls(ToolCallStyle::kBare, answer);
   }
 }
 
@@ -198,30 +172,30 @@ TEST(BareCalls, HoldBackNoOtherText) {
 }
 
 TEST(DeepseekCalls, HaveAFenceOrNone) {
-  const ToolCallText got = read(ToolCallStyle::kDeepseek,
-                                "I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function"
-                                "<｜tool▁sep｜>look\n```json\n{\"at\": \"sea\"}\n```"
-                                "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>go<｜tool▁sep｜>{}"
-                                "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
+  const ToolCallText got = read_calls(ToolCallStyle::kDeepseek,
+                                      "I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function"
+                                      "<｜tool▁sep｜>look\n```json\n{\"at\": \"sea\"}\n```"
+                                      "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>go<｜tool▁sep｜>{}"
+                                      "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
   EXPECT_EQ(got.text, "I look.");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"look", R"({"at": "sea"})"}, ToolCall{"go", "{}"}));
 }
 
 TEST(DeepseekCalls, MaySayWhatEndsThem) {
   const std::string arguments = R"({"a": "<｜tool▁call▁end｜><｜tool▁calls▁end｜>```"})";
-  const ToolCallText got =
-      read(ToolCallStyle::kDeepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go<｜tool▁sep｜>" +
-                                         arguments + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
+  const ToolCallText got = read_calls(
+      ToolCallStyle::kDeepseek, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go<｜tool▁sep｜>" +
+                                    arguments + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>");
   EXPECT_EQ(got.text, "");
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", arguments}));
 }
 
 TEST(DeepseekCalls, BeforeOneThatIsCutOffAreCalls) {
   const std::string cut = "<｜tool▁call▁begin｜>look<｜tool▁sep｜>{\"at\": ";
-  const ToolCallText got =
-      read(ToolCallStyle::kDeepseek,
-           "So.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go<｜tool▁sep｜>{}<｜tool▁call▁end｜>\n" +
-               cut);
+  const ToolCallText got = read_calls(
+      ToolCallStyle::kDeepseek,
+      "So.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go<｜tool▁sep｜>{}<｜tool▁call▁end｜>\n" +
+          cut);
   EXPECT_EQ(got.text, "So." + cut);
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", "{}"}));
 }
@@ -234,7 +208,7 @@ TEST(DeepseekCalls, ThatAreNoneStayText) {
            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>g<｜tool▁call▁end｜>",
            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜><｜tool▁sep｜>{}<｜tool▁call▁end｜>",
        }) {
-    expect_text(ToolCallStyle::kDeepseek, answer);
+    expect_no_calls(ToolCallStyle::kDeepseek, answer);
   }
 }
 
@@ -243,7 +217,7 @@ TEST(DeepseekCalls, HaveArgumentsThatAreJsonToTheirLastByte) {
   for (const std::string_view arguments : {"{}\0"sv, "{\"a\": 1}\0, x"sv}) {
     const std::string answer = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>" +
                                std::string(arguments) + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
-    const ToolCallText got = read(ToolCallStyle::kDeepseek, answer);
+    const ToolCallText got = read_calls(ToolCallStyle::kDeepseek, answer);
     EXPECT_EQ(got.text, answer);
     EXPECT_THAT(got.calls, IsEmpty());
   }

@@ -1,8 +1,8 @@
 #include "openai/xml_calls.h"
 
 #include <algorithm>
-#include <cctype>
 
+#include "base/ascii.h"
 #include "openai/completion_answer.h"
 #include "template/chat_template.h"
 
@@ -11,10 +11,6 @@ namespace {
 
 constexpr auto kNowhere = std::string_view::npos;
 constexpr std::string_view kBrackets = "<>";
-
-std::string_view trimmed(std::string_view text) {
-  return without_space_behind(without_space_before(text));
-}
 
 // Of a parameter that may be a string the words of JSON are texts, but for those that it may be.
 bool may_be_word(std::string_view word, const WordNames& types) {
@@ -26,9 +22,7 @@ bool may_be_word(std::string_view word, const WordNames& types) {
 // A word of JSON, also as Python writes it; empty: it is none.
 std::string_view word_of(std::string_view text) {
   for (const std::string_view word : {"true", "false", "null"}) {
-    const bool is_same = std::equal(text.begin(), text.end(), word.begin(), word.end(),
-                                    [](unsigned char a, char b) { return std::tolower(a) == b; });
-    if (is_same || (word == "null" && text == "None")) return word;
+    if (equals_ignoring_case(text, word) || (word == "null" && text == "None")) return word;
   }
   return {};
 }
@@ -141,8 +135,8 @@ XmlCallReader::Found XmlCallReader::read_value(std::string_view text) {
 }
 
 std::size_t XmlCallReader::end_of_value(std::string_view text) {
-  const bool is_json = types_of_value_ != nullptr && !types_of_value_->contains("string");
-  if (is_json) {
+  const bool has_to_be_json = types_of_value_ != nullptr && !types_of_value_->contains("string");
+  if (has_to_be_json) {
     const std::size_t end = end_in_json_.find(text.substr(at_), marks_.value_end);
     return end == kNowhere ? end : at_ + end;
   }

@@ -6,7 +6,7 @@
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
-#include "openai/tool_calls.h"
+#include "openai/tool_calls_fixture.h"
 
 namespace stemma {
 namespace {
@@ -23,33 +23,13 @@ ToolTypes types_of(const std::string& properties) {
   return tool_types_of(TemplateJson::parse(tools));
 }
 
-ToolCallText read_in_pieces(ToolCallStyle style, const ToolTypes& types, std::string_view answer,
-                            std::size_t piece_bytes) {
-  ToolCallReader reader(style, types);
-  ToolCallText read;
-  for (std::size_t at = 0; at < answer.size(); at += piece_bytes) {
-    reader.push(answer.substr(at, piece_bytes), read);
-  }
-  reader.finish(read);
-  return read;
-}
-
 ToolCallText read(ToolCallStyle style, std::string_view answer,
                   const ToolTypes& types = types_of("{}")) {
-  ToolCallText whole = read_in_pieces(style, types, answer, answer.size() + 1);
-  for (std::size_t piece_bytes = 1; piece_bytes < 12; ++piece_bytes) {
-    const ToolCallText cut = read_in_pieces(style, types, answer, piece_bytes);
-    EXPECT_EQ(cut.text, whole.text) << piece_bytes;
-    EXPECT_EQ(cut.calls, whole.calls) << piece_bytes;
-    EXPECT_EQ(cut.places, whole.places) << piece_bytes;
-  }
-  return whole;
+  return read_calls(style, answer, types);
 }
 
 void expect_text(ToolCallStyle style, std::string_view answer) {
-  const ToolCallText got = read(style, answer);
-  EXPECT_EQ(got.text, answer);
-  EXPECT_THAT(got.calls, IsEmpty()) << answer;
+  expect_no_calls(style, answer, types_of("{}"));
 }
 
 // The value of the parameter `x` of this schema, as JSON.
@@ -157,7 +137,7 @@ TEST(FunctionCalls, ThatAreNoneAreLookedThroughOnce) {
     answer += "</parameter>x";
     for (const std::size_t piece_bytes : {std::size_t{4}, answer.size()}) {
       const ToolCallText got =
-          read_in_pieces(ToolCallStyle::kFunctions, types, answer, piece_bytes);
+          read_calls_in_pieces(ToolCallStyle::kFunctions, types, answer, piece_bytes);
       EXPECT_EQ(got.text, answer);
       EXPECT_THAT(got.calls, IsEmpty());
     }

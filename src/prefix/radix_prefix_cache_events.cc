@@ -107,13 +107,7 @@ void RadixPrefixCache::hand_over_all(PrefixEventSink& sink) {
 
 void RadixPrefixCache::hand_over(NodeSlot root, const RadixTree::ChildLists& lists,
                                  PrefixEventSink& sink) {
-  std::vector<NodeSlot> found(1, root);
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    for (NodeSlot child = lists.first_child[found[i].index()]; child.valid();
-         child = lists.next_sibling[child.index()]) {
-      if (!tree_.node(child).unlinked) found.push_back(child);
-    }
-  }
+  const std::vector<NodeSlot> found = subtrees({root}, lists);
   std::vector<PageKey> keys;
   std::vector<TokenId> tokens;
   for (const NodeSlot slot : std::span(found).subspan(1)) {

@@ -66,15 +66,14 @@ void ApiService::take(std::vector<AnswerUpdate>&& updates) {
 }
 
 void ApiService::tell(ExchangeId exchange, AnswerOutput&& output) {
-  const auto found = exchanges_.find(exchange);
-  for (auto* const head : {&output.head, &output.whole}) {
-    if (head->has_value() && !found->second.origin.empty()) grant(found->second.origin, **head);
+  if (output.head.has_value()) {
+    http_->begin_stream(exchange, granted(exchanges_.at(exchange), *std::move(output.head)));
   }
-  if (output.head.has_value()) http_->begin_stream(exchange, *std::move(output.head));
   if (!output.events.empty()) http_->write(exchange, output.events);
   if (!output.ends) return;
+  const auto found = exchanges_.find(exchange);
   if (output.whole.has_value()) {
-    http_->respond(exchange, *std::move(output.whole));
+    http_->respond(exchange, granted(found->second, *std::move(output.whole)));
   } else {
     http_->end_stream(exchange);
   }

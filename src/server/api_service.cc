@@ -157,6 +157,11 @@ HttpResponse ApiService::response_to(const Refused& refused, const Exchange& exc
   return response;
 }
 
+HttpResponse ApiService::granted(const Exchange& exchange, HttpResponse response) {
+  if (!exchange.origin.empty()) grant(exchange.origin, response);
+  return response;
+}
+
 std::optional<HttpResponse> ApiService::refusal(const HttpRequest& head) {
   Admission admission = admit(head);
   const auto* const admitted = std::get_if<Admitted>(&admission);
@@ -168,9 +173,8 @@ std::optional<HttpResponse> ApiService::refusal(const HttpRequest& head) {
   const Exchange exchange = exchange_of(head);
   const bool asks_only = !exchange.origin.empty() && is_preflight(head);
   HttpResponse response = asks_only ? preflight_answer(head) : response_to(*refused, exchange);
-  if (!exchange.origin.empty()) grant(exchange.origin, response);
   note_end(exchange, response.status);
-  return response;
+  return granted(exchange, std::move(response));
 }
 
 void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
@@ -208,7 +212,7 @@ void ApiService::answer(ExchangeId exchange, HttpResponse response) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
   note_end(found->second, response.status);
-  if (!found->second.origin.empty()) grant(found->second.origin, response);
+  response = granted(found->second, std::move(response));
   exchanges_.erase(found);
   http_->respond(exchange, std::move(response));
 }

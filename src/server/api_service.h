@@ -134,6 +134,8 @@ class ApiService final : public HttpService {
   Admission admit_to(const Route& route, const HttpRequest& head) const;
   Exchange exchange_of(const HttpRequest& head);
   static HttpResponse response_to(const Refused& refused, const Exchange& exchange);
+  // With the leave to read it, for pages that have it.
+  static HttpResponse granted(const Exchange& exchange, HttpResponse response);
 
   void answer(ExchangeId exchange, HttpResponse response);
   void answer_text(ExchangeId exchange, std::string&& json);

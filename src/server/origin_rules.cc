@@ -1,7 +1,5 @@
 #include "server/origin_rules.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 

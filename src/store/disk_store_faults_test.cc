@@ -145,15 +145,21 @@ TEST_F(DiskStoreFaults, AFullDiskIsALowerLimitUntilThereIsRoomAgain) {
   EXPECT_GT(f.store->usage().pages, held + 20);
 }
 
-// Pages of a size that has no slab take one from another, not one a write.
-TEST_F(DiskStoreFaults, OnAFullDiskASlabThatGoesForPagesOfAnotherSizeGivesThemRoom) {
+// A disk of 1,500 KiB that is full of them, and of their slabs.
+std::vector<TestPage> fill_with_large_pages(DiskStoreFixture& f) {
   PageFormat large = small_format();
   large.layer_bytes *= 4;
-  DiskStoreFixture f(4);
   f.disk.faults.space_bytes = 1500 << 10;
-  ASSERT_TRUE(f.open(64 << 20, 128 << 10));
-  const auto first = make_pages(large, 1, 200);
-  for (std::size_t i = 0; i < first.size(); i += 20) f.put_all(std::span(first).subspan(i, 20));
+  EXPECT_TRUE(f.open(64 << 20, 128 << 10));
+  std::vector<TestPage> pages = make_pages(large, 1, 200);
+  for (std::size_t i = 0; i < pages.size(); i += 20) f.put_all(std::span(pages).subspan(i, 20));
+  return pages;
+}
+
+// Pages of a size that has no slab take one from another, not one a write.
+TEST_F(DiskStoreFaults, OnAFullDiskASlabThatGoesForPagesOfAnotherSizeGivesThemRoom) {
+  DiskStoreFixture f(4);
+  const auto first = fill_with_large_pages(f);
   const std::int64_t held = f.count_right(first);
   f.clock.advance_us(61'000'000);
   const auto others = make_pages(small_format(), 2, 40);
@@ -165,13 +171,8 @@ TEST_F(DiskStoreFaults, OnAFullDiskASlabThatGoesForPagesOfAnotherSizeGivesThemRo
 
 // Nor are they refused for long where the index takes the room of their only slab.
 TEST_F(DiskStoreFaults, ASizeThatLosesItsOnlySlabToTheIndexGetsAnother) {
-  PageFormat large = small_format();
-  large.layer_bytes *= 4;
   DiskStoreFixture f(1);
-  f.disk.faults.space_bytes = 1500 << 10;
-  ASSERT_TRUE(f.open(64 << 20, 128 << 10));
-  const auto first = make_pages(large, 1, 200);
-  for (std::size_t i = 0; i < first.size(); i += 20) f.put_all(std::span(first).subspan(i, 20));
+  const auto first = fill_with_large_pages(f);
   f.clock.advance_us(61'000'000);
   std::int64_t refused = 0;
   for (std::uint64_t i = 0; i < 60; ++i) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/forked_child.h"
 #include "base/temp_directory.h"
 #include "store/directory_files.h"
 #include "store/disk_store_fixture.h"
@@ -18,20 +19,6 @@ namespace {
 using ::testing::Each;
 
 constexpr std::int64_t kBytesMax = 1 << 20;
-constexpr unsigned kChildSeconds = 20;
-
-// What a child answers with who does this; -1: it hung or died.
-template <typename Work>
-int in_child(const Work& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::alarm(kChildSeconds);
-    ::_exit(work());
-  }
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 class ForkedDiskStore : public testing::TestWithParam<DiskIo> {
  protected:
@@ -68,7 +55,7 @@ class ForkedDiskStore : public testing::TestWithParam<DiskIo> {
 };
 
 TEST_P(ForkedDiskStore, ReadsAndWritesNothingInAChild) {
-  const int answer = in_child([&] {
+  const int answer = in_forked_child([&] {
     const bool serves = serve(*store_, pages_[0], soon()) != Served::kMiss;
     const bool stores = put(*store_, pages_[10], soon()) == PageVerdict::kDone;
     return (serves ? 1 : 0) + (stores ? 2 : 0);
@@ -78,7 +65,7 @@ TEST_P(ForkedDiskStore, ReadsAndWritesNothingInAChild) {
 }
 
 TEST_P(ForkedDiskStore, IsTheParentsStillWhenAChildHasLetGoOfIt) {
-  const int answer = in_child([&] {
+  const int answer = in_forked_child([&] {
     store_.reset();
     return 0;
   });
@@ -95,7 +82,7 @@ TEST_P(ForkedDiskStore, GivesItsDirectoryUpThoughAChildLives) {
   const pid_t child = ::fork();
   if (child == 0) {  // lives until the parent has closed its end
     ::close(ends[1]);
-    ::alarm(kChildSeconds);
+    ::alarm(kForkedChildSeconds);
     char byte = 0;
     ::_exit(static_cast<int>(::read(ends[0], &byte, 1)));
   }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/ascii.h"
 #include "base/check.h"
 
 namespace stemma::jinja {
@@ -25,11 +26,8 @@ constexpr std::size_t promised_bytes(char c) {
 char ascii_upper(char c) {
   return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
 }
-char ascii_lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
 bool ascii_letter(char c) {
-  return ascii_lower(c) >= 'a' && ascii_lower(c) <= 'z';
+  return lower_ascii(c) >= 'a' && lower_ascii(c) <= 'z';
 }
 
 // The code point of one whole character of 2 or 3 bytes; 0 for any other.
@@ -162,7 +160,7 @@ std::string upper(std::string_view text) {
 
 std::string lower(std::string_view text) {
   std::string result(text);
-  for (char& c : result) c = ascii_lower(c);
+  for (char& c : result) c = lower_ascii(c);
   return result;
 }
 
@@ -176,7 +174,7 @@ std::string title(std::string_view text) {
   std::string result(text);
   bool inside_word = false;
   for (char& c : result) {
-    c = inside_word ? ascii_lower(c) : ascii_upper(c);
+    c = inside_word ? lower_ascii(c) : ascii_upper(c);
     inside_word = ascii_letter(c);
   }
   return result;
