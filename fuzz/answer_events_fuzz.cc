@@ -80,6 +80,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       piece.tokens.push_back(input.number<stemma::TokenId>());
     }
     if (input.number<std::uint8_t>() % 2 == 0) piece.finish_reason = "stop";
+    if ((flags & 16) != 0) {
+      piece.usage_so_far = {.prompt_tokens = 1, .completion_tokens = piece.index / 4};
+    }
     check_event(stemma::piece_event(head, piece, (flags & 8) != 0));
     check_event(stemma::error_event(stemma::field_error(input.text(), input.text())));
   }

@@ -195,6 +195,30 @@ TEST(HttpExchange, ATooLargeBodyIsRefusedBeforeItIsRead) {
   EXPECT_TRUE(hasty.is_ended());
 }
 
+// A grant for pages of other sites, say.
+TEST(HttpExchange, TheServiceCompletesAnErrorOnceTheHeadIsKnown) {
+  HttpLimits limits;
+  limits.body_bytes_max = 10;
+  limits.header_bytes_max = 1000;
+  RunningServer running(answer_with_request, limits);
+  const auto error_of = [&](const std::string& request) {
+    RawClient client = running.client();
+    client.send(request);
+    return client.read_answer();
+  };
+  const std::string head = "POST /a HTTP/1.1\r\nHost: here\r\n";
+  for (const char* rest : {"Content-Length: 11\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nb\r\n",
+                           "Transfer-Encoding: chunked\r\n\r\nx\r\n"}) {
+    EXPECT_TRUE(error_of(head + rest).has("X-Path: /a")) << rest;
+  }
+  const std::string too_long = "X: " + std::string(1000, 'x') + "\r\n\r\n";
+  for (const std::string& rest : {std::string("Expect: tea\r\n\r\n"), too_long}) {
+    const RawAnswer unread = error_of(head + rest);
+    EXPECT_GE(unread.status, 400);
+    EXPECT_FALSE(unread.has("X-Path: /a")) << rest;
+  }
+}
+
 TEST(HttpExchange, ABodyThatTheServiceDoesNotWantIsNotRead) {
   RunningServer running(answer_with_request);
   const std::string head = "POST /unwanted HTTP/1.1\r\nHost: here\r\nContent-Length: 500000\r\n";

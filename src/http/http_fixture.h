@@ -47,6 +47,9 @@ class ScriptedService final : public HttpService {
     if (head.path != "/unwanted") return std::nullopt;
     return HttpResponse{.status = 401, .body = "unread"};
   }
+  void complete_error(const HttpRequest& head, HttpResponse& error) override {
+    error.headers.emplace_back("X-Path", head.path);
+  }
   void begin(ExchangeId exchange, HttpRequest&& request) override {
     {
       const std::lock_guard lock(mutex_);

@@ -186,6 +186,7 @@ TEST(HttpLimits, TooManyInFlightAreTurnedAway) {
   const RawAnswer busy = third.read_answer();
   EXPECT_EQ(busy.status, 503);
   EXPECT_TRUE(busy.has("Retry-After: 1"));
+  EXPECT_TRUE(busy.has("X-Path: /a"));
   EXPECT_NE(busy.body.find("\"type\":\"server_error\""), std::string::npos);
   EXPECT_EQ(running.metric("stemma_http_exchanges"), 2);
   EXPECT_EQ(running.metric("stemma_http_turned_away_requests_total"), 1);
@@ -210,6 +211,7 @@ TEST(HttpLimits, BodiesTogetherAreBounded) {
   const RawAnswer busy = second.read_answer();
   EXPECT_EQ(busy.status, 503);
   EXPECT_TRUE(busy.has("Retry-After: 1"));
+  EXPECT_TRUE(busy.has("X-Path: /a"));
   first.send(std::string(100, 'x'));
   EXPECT_EQ(first.read_answer().status, 200);
   EXPECT_EQ(running.metric("stemma_http_reading_body_bytes"), 0);

@@ -194,7 +194,9 @@ const char* RequestReader::head_fault_or_null(char c) const {
 void RequestReader::parse_head() {
   BeastError error;
   const std::size_t used = parser_->put(boost::asio::buffer(head_), error);
-  if (error == beast_http::error::body_limit) return refuse(413, "the request's body is too large");
+  const bool too_large = error == beast_http::error::body_limit;
+  has_head_ = too_large || !error;
+  if (too_large) return refuse(413, "the request's body is too large");
   if (parser_->fault_status != 0) return refuse(parser_->fault_status, parser_->fault_why);
   if (error) return refuse(400, "the request's head is malformed");
   STEMMA_CHECK(used == head_.size() && parser_->is_header_done(), "a head ends at its empty line");

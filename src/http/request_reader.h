@@ -45,7 +45,9 @@ class RequestReader {
   // Bytes of the body so far.
   std::int64_t body_bytes() const;
 
-  // Of a head that is whole:
+  // Whether the head is whole and sound, also if the request is refused for its body.
+  bool has_head() const { return has_head_; }
+  // Of such a head:
   const HttpRequest& head() const;
   bool keep_alive() const;
   bool http_1_0() const;
@@ -78,6 +80,7 @@ class RequestReader {
   ChunkReader chunks_;           // of a chunked body
   std::int64_t left_bytes_ = 0;  // of a body of known length
   bool skipped_line_ = false;
+  bool has_head_ = false;
   int refused_status_ = 0;
   std::string_view refused_why_;  // a literal
 };

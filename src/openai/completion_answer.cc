@@ -225,9 +225,11 @@ std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> ans
   return json_text(json);
 }
 
-std::string first_event(const AnswerHead& head, std::int64_t index) {
+std::string first_event(const AnswerHead& head, std::int64_t index,
+                        const std::optional<AnswerUsage>& usage_so_far) {
   if (head.kind != CompletionKind::kChat) return "";
   Json json = head_json(head, /*is_event=*/true);
+  if (usage_so_far.has_value()) json["usage"] = usage_json(*usage_so_far);
   Json choice;
   choice["index"] = index;
   choice["delta"]["role"] = "assistant";
@@ -240,6 +242,7 @@ std::string first_event(const AnswerHead& head, std::int64_t index) {
 
 std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool has_logprobs) {
   Json json = head_json(head, /*is_event=*/true);
+  if (piece.usage_so_far.has_value()) json["usage"] = usage_json(*piece.usage_so_far);
   Json choice;
   choice["index"] = piece.index;
   if (head.kind == CompletionKind::kChat) {

@@ -48,6 +48,14 @@ struct TokenChance {
   bool is_thought = false;           // of what came before the text
 };
 
+struct AnswerUsage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of the prompt
+  // Of the answer, where the model is one that thinks.
+  std::optional<std::int64_t> thought_tokens = {};
+};
+
 // An answer, or a piece of one.
 struct AnswerPiece {
   std::int64_t index = 0;  // which of the request's answers
@@ -57,17 +65,10 @@ struct AnswerPiece {
   std::vector<TokenId> tokens;              // of the answer, where they are wanted
   std::vector<TokenChance> of_prompt = {};  // of the whole prompt, where AnswerHead::scores_prompt
   std::vector<ToolCall> calls = {};         // of tools, by a chat
-  std::vector<std::size_t> call_places = {};  // of each, the bytes of the text before it
-  std::int64_t first_call = 0;                // of the answer, how many came before these
+  std::vector<std::size_t> call_places = {};     // of each, the bytes of the text before it
+  std::int64_t first_call = 0;                   // of the answer, how many came before these
+  std::optional<AnswerUsage> usage_so_far = {};  // of the answer, where each piece is to say it
   std::string_view finish_reason;  // "stop", "tool_calls", "length", "abort"; empty: goes on
-};
-
-struct AnswerUsage {
-  std::int64_t prompt_tokens = 0;
-  std::int64_t completion_tokens = 0;
-  std::int64_t cached_tokens = 0;  // of the prompt
-  // Of the answer, where the model is one that thinks.
-  std::optional<std::int64_t> thought_tokens = {};
 };
 
 // The whole answer. `has_logprobs`: whether they were asked for. `receipt`: null for none.
@@ -88,7 +89,9 @@ TemplateJson chances_json(std::span<const TokenChance> chances);
 std::string event_of(std::string json);
 
 // What a stream of OpenAI's begins each answer of a chat with: its role. Empty for a completion.
-std::string first_event(const AnswerHead& head, std::int64_t index);
+// `usage_so_far`: as AnswerPiece's.
+std::string first_event(const AnswerHead& head, std::int64_t index,
+                        const std::optional<AnswerUsage>& usage_so_far = std::nullopt);
 // A piece of an answer.
 std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool has_logprobs);
 // What all cost, in an event without answers; `usage_or_null` and `receipt` may be absent.

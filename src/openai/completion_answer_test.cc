@@ -180,6 +180,23 @@ TEST(CompletionAnswer, AStreamOfEvents) {
   EXPECT_EQ(first_event(head(CompletionKind::kText), 0), "") << "a completion has no role";
 }
 
+TEST(CompletionAnswer, AStreamThatCountsAsItGoes) {
+  const auto usage_of = [](const std::string& event) { return event_json(event)["usage"]; };
+  AnswerUsage usage = {.prompt_tokens = 3, .completion_tokens = 0, .cached_tokens = 2};
+  const AnswerHead chat = head(CompletionKind::kChat);
+  EXPECT_EQ(usage_of(first_event(chat, 0, usage))["total_tokens"], 3);
+  usage.completion_tokens = 4;
+  AnswerPiece piece;
+  piece.text = "x";
+  piece.usage_so_far = usage;
+  for (const CompletionKind kind : {CompletionKind::kChat, CompletionKind::kText}) {
+    const TemplateJson told = usage_of(piece_event(head(kind), piece, false));
+    EXPECT_EQ(told["completion_tokens"], 4);
+    EXPECT_EQ(told["total_tokens"], 7);
+    EXPECT_EQ(told["prompt_tokens_details"]["cached_tokens"], 2);
+  }
+}
+
 // NEL, LS and PS: Python's splitlines, which clients of streams use, ends a line at each.
 TEST(CompletionAnswer, AnEventIsOneLineWhateverALanguageTakesForAnEnd) {
   AnswerPiece piece;

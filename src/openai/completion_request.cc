@@ -176,6 +176,7 @@ void read_streaming(FieldReader& fields, std::optional<ApiError>& fault,
   if (!request.stream) return fields.fail("stream_options", "needs stream to be true");
   FieldReader inner(*options, "stream_options", fault);
   request.include_usage = inner.boolean("include_usage").value_or(false);
+  request.usage_so_far = inner.boolean("continuous_usage_stats").value_or(false);
 }
 
 void read_cache(FieldReader& fields, CompletionRequest& request) {

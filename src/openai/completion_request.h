@@ -94,6 +94,7 @@ struct CompletionRequest {
   std::int64_t logprobs_from = 1;  // logprob_start_len: of the prompt, which have them, from 1 on
   bool stream = false;
   bool include_usage = false;
+  bool usage_so_far = false;  // stream_options.continuous_usage_stats
   std::int32_t priority = 0;
   CacheFields cache;
   bool wants_tokens = false;   // return_token_ids: the answer as tokens too

@@ -59,7 +59,8 @@ TEST(CompletionRequest, PutsFieldsWhereTheyBelong) {
       R"("min_p":0.1,"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,)"
       R"("seed":-1,"logit_bias":{"5":-100,"7":2.5},"stop":["a","bc"],"stop_token_ids":[3],)"
       R"("ignore_eos":true,"logprobs":true,"top_logprobs":4,"stream":true,)"
-      R"("stream_options":{"include_usage":true},"priority":-2,"cache_salt":"s","extra_key":"e",)"
+      R"("stream_options":{"include_usage":true,"continuous_usage_stats":true},)"
+      R"("priority":-2,"cache_salt":"s","extra_key":"e",)"
       R"("prompt_cache_key":"k","prompt_cache_retention":"24h","cache_receipt":true,)"
       R"("return_token_ids":true,"user":"anybody","metadata":{"a":1})"));
   EXPECT_EQ(request.copies, 3);
@@ -75,7 +76,7 @@ TEST(CompletionRequest, PutsFieldsWhereTheyBelong) {
   EXPECT_THAT(request.stop_tokens, testing::ElementsAre(3));
   EXPECT_TRUE(request.ignore_eos);
   EXPECT_EQ(request.logprobs, 4);
-  EXPECT_TRUE(request.stream && request.include_usage);
+  EXPECT_TRUE(request.stream && request.include_usage && request.usage_so_far);
   EXPECT_EQ(request.priority, -2);
   EXPECT_EQ(request.cache.salt, "s");
   EXPECT_EQ(request.cache.extra_key, "e");

@@ -40,6 +40,7 @@ void leave_out_answer(AnswerUpdate& update) {
   update.thought_tokens = 0;
   update.chances.clear();
   update.tokens.clear();
+  update.output_tokens = 0;
   update.stats.output_tokens = 0;
   if (update.finish == FinishReason::kStop) update.finish = FinishReason::kLength;
 }
@@ -171,6 +172,7 @@ AnswerPiece Answer::piece_of(AnswerUpdate& update) {
                        .thoughts = std::move(update.thoughts),
                        .chances = std::move(update.chances),
                        .tokens = std::move(update.tokens),
+                       .usage_so_far = usage_so_far(update.index, update.output_tokens),
                        .finish_reason = reason_of(update.finish)};
   if (!plan_.tells_thoughts) leave_out_thoughts(piece);
   const std::int64_t echoed = characters_of_echo_[prompt_of(update.index)];
@@ -254,7 +256,8 @@ void Answer::stream(std::int64_t index, AnswerPiece&& piece, AnswerOutput& outpu
   const auto answer = static_cast<std::size_t>(index);
   if (!shown_[answer]) {
     shown_[answer] = true;
-    output.events += response_.has_value() ? response_->begin() : first_event(plan_.head, index);
+    output.events += response_.has_value() ? response_->begin()
+                                           : first_event(plan_.head, index, usage_so_far(index, 0));
     show_prompt(piece);
   }
   const bool says = !piece.text.empty() || !piece.thoughts.empty() || !piece.calls.empty() ||
@@ -269,6 +272,15 @@ AnswerUsage Answer::usage() const {
           .completion_tokens = output_tokens_,
           .cached_tokens = stats_.cached_tokens,
           .thought_tokens = plan_.may_think ? std::optional(thought_tokens_) : std::nullopt};
+}
+
+std::optional<AnswerUsage> Answer::usage_so_far(std::int64_t index,
+                                                std::int64_t output_tokens) const {
+  if (!plan_.usage_so_far) return std::nullopt;
+  const RequestStats& prompt = of_prompt_[prompt_of(index)];
+  return AnswerUsage{.prompt_tokens = prompt.prompt_tokens,
+                     .completion_tokens = output_tokens,
+                     .cached_tokens = prompt.cached_tokens};
 }
 
 TemplateJson Answer::receipt() const {

@@ -32,6 +32,7 @@ struct AnswerPlan {
   std::vector<std::string> echoes = {""};  // of each prompt: what its answers begin with
   bool stream = false;
   bool include_usage = false;
+  bool usage_so_far = false;  // each event of a stream says it, of its answer
   bool has_logprobs = false;
   // Likeliest tokens beside each of a prompt: of logprobs, where those come before an answer's, and
   // of prompt_logprobs.
@@ -102,6 +103,7 @@ class Answer {
   TemplateJson receipt() const;
   void finish(AnswerOutput& output);
   AnswerUsage usage() const;
+  std::optional<AnswerUsage> usage_so_far(std::int64_t index, std::int64_t output_tokens) const;
   bool ends_with(const AnswerUpdate& update) const {
     return update.finish != FinishReason::kNone && unfinished_ == 1;
   }

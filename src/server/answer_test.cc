@@ -73,6 +73,28 @@ TEST(Answers, ThatFailBehindTheirHeadHadItsStatus) {
   EXPECT_EQ(failed.outcome(), "failed");
 }
 
+// Of each answer its own: prompt 1 has answers 2 and 3.
+TEST(Answers, ThatStreamSayWhatTheyCostSoFarWhereThatIsAsked) {
+  AnswerPlan plan;
+  plan.stream = true;
+  plan.usage_so_far = true;
+  plan.copies = 2;
+  plan.echoes = {"", ""};
+  Answer answer(std::move(plan));
+  AnswerUpdate first = piece("Once", 2);
+  first.stats.prompt_tokens = 30;
+  first.output_tokens = 1;
+  const std::string events = answer.take(std::move(first)).events;
+  EXPECT_NE(events.find(R"("prompt_tokens":30,"completion_tokens":0,"total_tokens":30)"),
+            std::string::npos);
+  EXPECT_NE(events.find(R"("prompt_tokens":30,"completion_tokens":1,"total_tokens":31)"),
+            std::string::npos);
+  AnswerUpdate copy = piece("Once", 3);
+  copy.output_tokens = 7;
+  EXPECT_NE(answer.take(std::move(copy)).events.find(R"("completion_tokens":7,"total_tokens":37)"),
+            std::string::npos);
+}
+
 TEST(Answers, ThatAreShortTakeNotLong) {
   for (const bool stream : {false, true}) {
     Answer answer = answer_of(stream);

@@ -177,6 +177,10 @@ std::optional<HttpResponse> ApiService::refusal(const HttpRequest& head) {
   return granted(exchange, std::move(response));
 }
 
+void ApiService::complete_error(const HttpRequest& head, HttpResponse& error) {
+  if (const auto* const origin = options_.origins.granted_or_null(head)) grant(*origin, error);
+}
+
 void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
   Exchange& entry = exchanges_[exchange] = exchange_of(request);
   if (!entry.origin.empty() && is_preflight(request)) {

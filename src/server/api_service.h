@@ -76,6 +76,7 @@ class ApiService final : public HttpService {
   Status share_prefixes(const std::string& file) { return preparation_.share_prefixes(file); }
 
   std::optional<HttpResponse> refusal(const HttpRequest& head) override;
+  void complete_error(const HttpRequest& head, HttpResponse& error) override;
   void begin(ExchangeId exchange, HttpRequest&& request) override;
   void gone(ExchangeId exchange) override;
 

@@ -374,6 +374,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   // A response says in which order it said and called things.
   prepared.job.in_pieces = request.stream || !request.response.is_null();
   plan.include_usage = request.include_usage;
+  plan.usage_so_far = request.usage_so_far;
   plan.head.gives_tokens = request.wants_tokens;
   plan.head.counts_usage = request.include_usage;
   plan.has_logprobs = request.logprobs.has_value();

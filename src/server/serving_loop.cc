@@ -236,7 +236,7 @@ void ServingLoop::take(const EngineEvent& event) {
   update.stats = event.stats;
   update.error = event.error;
   if (event.token >= 0) {
-    update.is_first = !std::exchange(live.begun, true);
+    update.is_first = ++live.output_tokens == 1;
     ++output_tokens_;
   }
   take_text(event, live, update);
@@ -248,6 +248,7 @@ void ServingLoop::take(const EngineEvent& event) {
 
 // What nobody reads before it is whole wakes nobody.
 void ServingLoop::pass_on(AnswerUpdate&& update, Live& live) {
+  update.output_tokens = live.output_tokens;
   const bool ended = update.finish != FinishReason::kNone;
   const bool has_thought = live.thoughts.has_value() && live.thoughts->has_thought();
   if (ended && has_thought) update.thought_tokens = live.thought_tokens;

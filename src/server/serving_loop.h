@@ -58,6 +58,7 @@ struct AnswerUpdate {
   std::vector<TokenId> tokens;  // where PromptJob::wants_tokens; no stop token that is hidden
   bool is_first = false;        // it has a first token, and no update came before
   FinishReason finish = FinishReason::kNone;
+  std::int64_t output_tokens = 0;   // of the answer, so far
   std::int64_t thought_tokens = 0;  // with the end: of the answer's tokens
   RequestStats stats;               // with the first token, as far as known then; and with the end
   Error error;                      // where finish is kFailed
@@ -127,8 +128,8 @@ class ServingLoop {
     bool tells_end = false;
     bool in_pieces = false;
     bool shows_stop = false;
-    AnswerUpdate kept;   // where it does not come in pieces
-    bool begun = false;  // its first token has come
+    AnswerUpdate kept;  // where it does not come in pieces
+    std::int64_t output_tokens = 0;
     TokenChances chances;
     std::optional<PromptChances> of_prompt;
     TextGeneration text;

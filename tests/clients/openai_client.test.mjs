@@ -71,6 +71,26 @@ test("streams the same text piece by piece, and usage at the end", async () => {
   assert.equal(usage.completion_tokens, 20);
 });
 
+test("a stream counts as it goes where that is asked for", async () => {
+  const request = { ...greedy, messages: about("Tell me of the sea."), max_completion_tokens: 12, n: 2, stream: true };
+  for (const options of [{ continuous_usage_stats: true }, { include_usage: true, continuous_usage_stats: true }]) {
+    const counted = [[], []];
+    let last = null;
+    for await (const event of await client.chat.completions.create({ ...request, stream_options: options })) {
+      assert.equal(event.usage.total_tokens, event.usage.prompt_tokens + event.usage.completion_tokens);
+      for (const choice of event.choices) counted[choice.index].push(event.usage.completion_tokens);
+      last = event;
+    }
+    for (const counts of counted) {
+      assert.equal(counts[0], 0);
+      assert.equal(counts.at(-1), 12);
+      assert.deepEqual(counts, counts.toSorted((a, b) => a - b));
+    }
+    assert.equal(last.choices.length, options.include_usage ? 0 : 1);
+    assert.equal(last.usage.completion_tokens, options.include_usage ? 24 : 12);
+  }
+});
+
 test("the client's own stream reader puts the answer together", async () => {
   const runner = client.chat.completions.stream({ ...greedy, messages: about("Tell me of the sea."), max_tokens: 8 });
   const final = await runner.finalChatCompletion();

@@ -75,6 +75,16 @@ test("a preflight is answered before its body has come", async () => {
   sent.destroy();
 });
 
+test("a page that may ask is told what HTTP itself says", async () => {
+  const headers = { origin: chat.origin, "content-length": 1e12 };
+  const sent = request(`${server.url}/v1/completions`, { method: "POST", headers });
+  sent.flushHeaders();
+  const [answer] = await once(sent, "response");
+  assert.equal(answer.statusCode, 413);
+  assert.equal(answer.headers["access-control-allow-origin"], chat.origin);
+  sent.destroy();
+});
+
 test("every address of this machine alone is one", async () => {
   const mapped = await serve("--host", "::ffff:127.0.0.1");
   const url = mapped.url.replace("[::ffff:127.0.0.1]", "127.0.0.1");
