@@ -162,6 +162,7 @@ typedef struct stemma_tiers_options {
   const char* codec;      // "plain" (by default), "int8", "int4": below the device, not exact
   int32_t layout;         // of host memory; by default STEMMA_PAGE_FIRST
   int32_t threads;        // that touch its memory; by default 1
+  const char* purge_file;  // where what stores are to forget yet outlives the cache; or NULL
 } stemma_tiers_options;
 STEMMA_API void stemma_tiers_options_init(stemma_tiers_options* options, size_t struct_size);
 // Takes up to 64 stores over, also where it fails. The pool outlives it, it the cache that uses it.
@@ -265,8 +266,7 @@ STEMMA_API stemma_status stemma_batch_pages(stemma_cache* cache, stemma_sequence
 
 // --- Moving between tiers. Nothing happens where there are none.
 
-// Once between two steps: takes copies that have ended. While a step is in flight, what is brought
-// to the device is left for later.
+// Once between two steps: takes copies that have ended; to the device, none amid a step.
 STEMMA_API stemma_status stemma_poll_transfers(stemma_cache* cache);
 STEMMA_API stemma_status stemma_wait_transfers(stemma_cache* cache, int64_t us);  // until one ends
 // Begins to bring up what tiers have of a prompt beyond what begin would find. NOTHING.

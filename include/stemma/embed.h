@@ -43,6 +43,11 @@ struct LowerTierOptions {
   // kInvalidArgument where something else lies there, which is not written over.
   std::string host_file = {};
 
+  // A file in which purges and removals that stores have not confirmed outlive the cache, so that
+  // the next life does not find there what was to be forgotten; empty: none. One cache at a time
+  // has it.
+  std::string purge_file = {};
+
   // Whose pages `host_file` and the stores hold, for the file's label and for logs.
   std::optional<NamespaceDigest> digest = std::nullopt;
 

@@ -41,6 +41,7 @@ struct PurgeReport {
                               // and is not found as long as the cache lives
 };
 
+class PurgeFile;
 class TransferLanes;
 struct HostImage;
 class HostImageRanks;
@@ -64,6 +65,8 @@ class LowerTiers {
   virtual const HostImage* windowed_host_image_or_null() const { return nullptr; }
   // Those of the other ranks, where there are some.
   virtual HostImageRanks* host_image_ranks_or_null() { return nullptr; }
+  // Where what stores have not confirmed to have forgotten outlives a cache; nullptr: nowhere.
+  virtual PurgeFile* purge_file_or_null() { return nullptr; }
   // Says whose pages these are, before a cache uses them: see PageStore::describe. The first one is
   // the model's own, whose pages the file of host memory says that it holds; others are beside it,
   // as those of adapters.

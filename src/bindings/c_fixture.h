@@ -53,13 +53,15 @@ class TieredLife {
   static constexpr std::int64_t kTieredPages = 16;
 
   // Takes both over. `store_or_null`: there is none. `patience_us`: of who waits for pages, and of
-  // the operations that bring them.
+  // the operations that bring them. `purge_file_or_null`: as stemma_tiers_options says.
   explicit TieredLife(stemma_pool* pool, stemma_store* store_or_null = nullptr,
-                      std::int64_t patience_us = 60'000'000)
+                      std::int64_t patience_us = 60'000'000,
+                      const char* purge_file_or_null = nullptr)
       : pool_(pool) {
     stemma_tiers_options tiers;
     stemma_tiers_options_init(&tiers, sizeof(tiers));
     tiers.host_bytes = 1 << 20;
+    tiers.purge_file = purge_file_or_null;
     const std::size_t stores = store_or_null == nullptr ? 0 : 1;
     EXPECT_EQ(stemma_tiers_open(&tiers, pool_, &store_or_null, stores, &tiers_), STEMMA_OK)
         << stemma_last_error();

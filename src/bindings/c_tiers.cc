@@ -20,7 +20,8 @@ constexpr stemma_tiers_options kTiersDefaults = {.struct_size = sizeof(stemma_ti
                                                  .digest = nullptr,
                                                  .codec = "plain",
                                                  .layout = STEMMA_PAGE_FIRST,
-                                                 .threads = 1};
+                                                 .threads = 1,
+                                                 .purge_file = nullptr};
 
 constexpr stemma_store_callbacks kNoCallbacks = {.struct_size = sizeof(stemma_store_callbacks),
                                                  .context = nullptr,
@@ -45,6 +46,7 @@ stemma_status read_tiers(const stemma_tiers_options* given, LowerTierOptions& pl
   threads = options.threads;
   plan.host_bytes = options.host_bytes;
   if (options.host_file != nullptr) plan.host_file = options.host_file;
+  if (options.purge_file != nullptr) plan.purge_file = options.purge_file;
   if (options.codec != nullptr) plan.codec = options.codec;
   if (options.digest != nullptr) {
     plan.digest = digest_of(options.digest);

@@ -112,7 +112,8 @@ stemma_pool* open_pool(std::int64_t pages = TieredLife::kTieredPages) {
 class Engine {
  public:
   explicit Engine(stemma_store* store) : life_(open_pool(), store) {}
-  Engine(stemma_store* store, std::int64_t patience_us) : life_(open_pool(), store, patience_us) {}
+  Engine(stemma_store* store, std::int64_t patience_us, const char* purge_file_or_null = nullptr)
+      : life_(open_pool(), store, patience_us, purge_file_or_null) {}
 
   // Computes and publishes: the rows of a token are the token's number.
   void compute(const Text& tokens) {
@@ -288,6 +289,20 @@ TEST(CTiers, AStoreThatCannotBePurgedIsNotUsedForWhatWas) {
   EXPECT_EQ(map.frames(), 6u);
   EXPECT_EQ(engine.cached_after_promotion(prompt()), 0);
   for (std::uint8_t tenant = 2; tenant < 102; ++tenant) engine.purge({tenant});
+}
+
+TEST(CTiers, WhatAStoreWasToForgetOutlivesTheCacheInAPurgeFile) {
+  const TempDirectory directory;
+  const std::string file = directory.file("purges");
+  FrameMap map;
+  {
+    Engine engine(map.open(/*purges=*/false), 60'000'000, file.c_str());
+    engine.compute(prompt());
+    engine.settle();
+    engine.purge();
+  }
+  Engine next(map.open(/*purges=*/false), 60'000'000, file.c_str());
+  EXPECT_EQ(next.cached_after_promotion(prompt()), 0);
 }
 
 TEST(CTiers, FramesThatWereDamagedAreMisses) {

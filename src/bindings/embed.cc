@@ -66,6 +66,10 @@ Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& opt
                                    .codec = *codec,
                                    .host_file = options.host_file},
                                   device, std::move(stores), pool, clock, windowed_or_null));
+  if (!options.purge_file.empty()) {
+    STEMMA_ASSIGN_OR_RETURN(auto file, PurgeFile::open(options.purge_file));
+    stack->set_purge_file(std::move(file));
+  }
   if (options.digest.has_value()) stack->describe(*options.digest, "");
   return std::unique_ptr<LowerTiers>(std::move(stack));
 }

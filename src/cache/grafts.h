@@ -21,6 +21,7 @@
 
 #include "stemma/ids.h"
 #include "stemma/prefix_cache.h"
+#include "tier/purge_file.h"
 
 namespace stemma {
 
@@ -104,6 +105,12 @@ class Grafts {
     if (wrong == wrong_.end() || wrong->second > tokens) return false;
     wrong_.erase(wrong);
     return true;
+  }
+  // What was noted.
+  std::vector<WrongShared> wrong() const {
+    std::vector<WrongShared> noted;
+    for (const auto& [digest, tokens] : wrong_) noted.push_back({digest, tokens});
+    return noted;
   }
 
  private:

@@ -41,6 +41,7 @@ struct HeldLaneHost {
   HostImageRanks* ranks_or_null = nullptr;
   std::int64_t windowed_pages = 0;  // where there are some, there are windows
   std::int64_t window_tokens = 2;   // of which one is the token's own
+  PurgeFile* purge_file_or_null = nullptr;
 };
 
 class HeldLaneTiers final : public LowerTiers {
@@ -60,6 +61,7 @@ class HeldLaneTiers final : public LowerTiers {
   }
   const HostImage* host_image_or_null() const override { return host_.image_or_null; }
   HostImageRanks* host_image_ranks_or_null() override { return host_.ranks_or_null; }
+  PurgeFile* purge_file_or_null() override { return host_.purge_file_or_null; }
   HeldLanes& lanes() { return *lanes_; }
 
  private:

@@ -78,6 +78,9 @@ Status KvCache::open_tiering(LowerTiers& lower) {
       tiering_,
       Tiering::open(options_, lower,
                     {.tree = tree(), .space = *space_, .windowed_or_null = windowed}, clock_));
+  for (const WrongShared& wrong : tiering_->wrong_shared()) {
+    grafts_->try_note_wrong(wrong.digest, wrong.tokens);
+  }
   return {};
 }
 
@@ -108,6 +111,7 @@ std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& di
   if (tiering_ != nullptr && shared.valid() &&
       grafts_->take_wrong(shared_or_null->digest, shared_or_null->tokens)) {
     tiering_->forget_stored();
+    tiering_->set_wrong_shared(grafts_->wrong());
     quarantine_all(*ns);  // what host memory has of an earlier life
   }
   return ns;

@@ -60,17 +60,50 @@ std::uint64_t Purges::stores_to_ask() const {
 PurgeId Purges::add(std::span<const NamespaceFamily> namespaces,
                     const std::array<std::int64_t, 4>& pages) {
   STEMMA_CHECK(can_add(namespaces), "what is pending is bounded (I10)");
-  return place({.namespaces = sorted_of(namespaces), .is_named = true, .pages = pages});
+  return place({.namespaces = sorted_of(namespaces), .is_named = true, .pages = pages},
+               stores_to_ask());
 }
 
 void Purges::add_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before) {
   if (stores_.empty() || is_to_forget_all(pages_before)) return;
-  Purge purge = {.namespaces = sorted_of(namespaces), .pages_before = pages_before};
-  const bool pending = find_pending(purge.namespaces, pages_before) != purges_.size();
-  if (!pending && !has_room(namespaces.size())) purge = Purge();
+  Purge purge = {
+      .namespaces = sorted_of(namespaces), .pages_before = pages_before, .outlives = true};
+  fit(purge);
   const bool of_all = purge.namespaces.empty();
-  const PurgeId id = place(std::move(purge));
+  const PurgeId id = place(std::move(purge), stores_to_ask());
+  ++additions_;
   if (of_all) absorb_into(id);
+}
+
+void Purges::restore(int store, UnconfirmedPurge known) {
+  Purge purge = {.namespaces = std::move(known.namespaces),
+                 .pages_before = known.pages_before,
+                 .outlives = true};
+  fit(purge);
+  place(std::move(purge), bit_of(store));
+}
+
+// Where no more can be remembered it is of everything.
+void Purges::fit(Purge& purge) const {
+  const bool pending = find_pending(purge.namespaces, purge.pages_before) != purges_.size();
+  if (!pending && !has_room(purge.namespaces.size())) purge = {.namespaces = {}, .outlives = true};
+}
+
+// Of a store that cannot be purged, what it was asked for stands with it.
+void Purges::list_unconfirmed(bool all, Unconfirmed& out) const {
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    const std::string label = purge_label(*parts_.stores[i]);
+    const Store& store = stores_[i];
+    if (store.barred_from_all || !store.barred.empty()) {
+      out.purges.push_back({.store = label, .namespaces = store.barred});
+    }
+    for (const auto& [id, purge] : purges_) {
+      const bool asks = (purge.stores & bit_of(static_cast<int>(i))) != 0;
+      if (!asks || !(purge.outlives || all)) continue;
+      out.purges.push_back(
+          {.store = label, .namespaces = purge.namespaces, .pages_before = purge.pages_before});
+    }
+  }
 }
 
 // Every store that can, all that has so many pages before it; the others are never asked again.
@@ -100,19 +133,22 @@ void Purges::absorb_into(PurgeId all) {
   }
 }
 
-PurgeId Purges::place(Purge purge) {
+// One that takes it is asked for anew: a store that had confirmed it may have been given pages
+// since.
+PurgeId Purges::place(Purge purge, std::uint64_t stores) {
   const std::size_t same = find_pending(purge.namespaces, purge.pages_before);
   if (same != purges_.size()) {
     auto& [id, pending] = purges_[same];
-    pending.stores = stores_to_ask();  // who had confirmed it may have been given pages since
+    pending.stores |= stores;
     pending.is_named |= purge.is_named;
+    pending.outlives |= purge.outlives;
     for (std::size_t tier = 0; tier < purge.pages.size(); ++tier) {
       pending.pages[tier] += purge.pages[tier];
     }
     return id;
   }
   drop_oldest_done();
-  purge.stores = stores_to_ask();
+  purge.stores = stores;
   for (std::size_t i = 0; i < stores_.size(); ++i) {
     if ((unable_ & bit_of(static_cast<int>(i))) != 0) bar(static_cast<int>(i), purge);
   }
@@ -195,17 +231,17 @@ void Purges::landed(const TransferTicket& ticket) {
     return other.first.value() == ticket.cookie;
   });
   STEMMA_CHECK(entry != purges_.end(), "a purge stays until every store has confirmed it");
-  if (!job.purge.has_value()) return note_failure(store);
+  Purge& purge = entry->second;
+  if (!job.purge.has_value()) return note_failure(store, purge);
   const Status& status = job.purge->status;
   if (!status.ok() && status.error().code == ErrorCode::kUnsupported) return note_unable(job.store);
-  Purge& purge = entry->second;
   const Tier tier = parts_.stores[static_cast<std::size_t>(job.store)]->tier();
   purge.pages[static_cast<std::size_t>(tier)] += job.purge->pages;
   if (!status.ok() && !job.purge->got_on()) {
     store.failed_last = ticket.cookie;
     STEMMA_LOG(kWarning, "cache.purge.failed", kv("store", tier_name(tier)),
                kv("error", to_string(status.error())));
-    return note_failure(store);
+    return note_failure(store, purge);
   }
   store.failures = 0;
   if (status.ok()) settle(purge, bit_of(job.store));
@@ -233,6 +269,7 @@ void Purges::note_unable(int store) {
 
 // The store keeps what it has of the purge's namespaces, which nobody is to find there.
 void Purges::bar(int store, Purge& purge) {
+  ++additions_;
   purge.unable |= bit_of(store);
   Store& from = stores_[static_cast<std::size_t>(store)];
   std::vector<NamespaceFamily>& barred = from.barred;
@@ -244,7 +281,8 @@ void Purges::bar(int store, Purge& purge) {
   if (from.barred_from_all) barred.clear();
 }
 
-void Purges::note_failure(Store& store) {
+void Purges::note_failure(Store& store, Purge& purge) {
+  if (!std::exchange(purge.outlives, true)) ++additions_;
   store.ask_again_us = parts_.clock.now_us() + (parts_.options.store_deadline_us << store.failures);
   store.failures = std::min(store.failures + 1, kDoublingsMax);
 }

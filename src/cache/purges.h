@@ -4,9 +4,8 @@
 //
 // A purge begins when no copy to the store is under way that has a page of it: what lands later
 // would stay. A store that fails is asked again, for another purge first, less and less often, for
-// as long as the cache lives; one that gets on is asked again at once. A purge is forgotten with
-// its cache: what a store did not confirm by then may be found in the next life, and what was wrong
-// as if it had never been found to be. A store that says
+// as long as the cache lives; one that gets on is asked again at once. What a store did not confirm
+// by then is found in the next life, unless that is told of it (tier/purge_file). A store that says
 // that it cannot be purged at all (kUnsupported) is not asked again: it keeps what it has, and as
 // long as the cache lives nothing of these namespaces is looked up in it or stored there.
 //
@@ -31,6 +30,7 @@
 #include "stemma/kv_cache.h"
 #include "stemma/options.h"
 #include "stemma/page_store.h"
+#include "tier/purge_file.h"
 #include "tier/transfer_ticket.h"
 
 namespace stemma {
@@ -66,6 +66,15 @@ class Purges {
   // much anyway; where all namespaces are to be forgotten, others that were added here go with it.
   void add_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before);
 
+  // A store has not confirmed it, in an earlier life. Where no more can be remembered, everything
+  // is to be forgotten there.
+  void restore(int store, UnconfirmedPurge purge);
+  // Adds what each store has not confirmed, or never will; but for `all`, without what somebody
+  // asked for and no store has failed to do.
+  void list_unconfirmed(bool all, Unconfirmed& out) const;
+  // Grows with every call that may have added some.
+  std::int64_t additions() const noexcept { return additions_; }
+
   // Whether the store may be asked for pages of the namespace, and given some.
   bool usable(int store, const NamespaceDigest& digest) const;
 
@@ -85,6 +94,7 @@ class Purges {
     std::vector<NamespaceFamily> namespaces;  // sorted; none: all
     std::int64_t pages_before = 0;            // those with fewer stay
     bool is_named = false;                    // somebody was given its id
+    bool outlives = false;                    // is kept for the next life, in case this one ends
     std::uint64_t stores = 0;                 // a bit for each that has not confirmed it
     std::uint64_t unable = 0;                 // and for each that never will
     std::array<std::int64_t, 4> pages = {};   // by tier
@@ -106,11 +116,12 @@ class Purges {
   void absorb_into(PurgeId all);
   bool has_room(std::size_t namespaces) const;
   std::uint64_t stores_to_ask() const;
-  PurgeId place(Purge purge);
+  void fit(Purge& purge) const;
+  PurgeId place(Purge purge, std::uint64_t stores);
   void drop_oldest_done();
   void ask(int store);
   bool being_stored(const Purge& purge, int store) const;
-  void note_failure(Store& store);
+  void note_failure(Store& store, Purge& purge);
   void note_unable(int store);
   void bar(int store, Purge& purge);
   void settle(Purge& purge, std::uint64_t stores);
@@ -120,6 +131,7 @@ class Purges {
   std::int64_t next_id_ = 0;
   std::int64_t pending_ = 0;
   std::size_t pending_namespaces_ = 0;
+  std::int64_t additions_ = 0;
   std::uint64_t unable_ = 0;  // a bit for each store that cannot be purged
   std::vector<Store> stores_;
 };

@@ -24,20 +24,50 @@ Removals::Removals(const Parts& parts) : parts_(parts), stores_(parts.stores.siz
 
 void Removals::add(std::span<const PageKey> keys, LayerGroup group) {
   if (stores_.empty() || overflowed_) return;
-  const std::uint64_t all = ~std::uint64_t{0} >> (64 - stores_.size());
-  for (const PageKey& key : keys) wrong_.push_back({key, all, group});
-  // Of equal keys the new one comes first: it is in question in every store again.
-  std::sort(wrong_.begin(), wrong_.end(), [](const WrongPage& a, const WrongPage& b) {
-    return a.key != b.key ? a.key < b.key : a.stores > b.stores;
-  });
-  const auto same = [](const WrongPage& a, const WrongPage& b) { return a.key == b.key; };
-  wrong_.erase(std::unique(wrong_.begin(), wrong_.end(), same), wrong_.end());
+  insert(keys, group, ~std::uint64_t{0} >> (64 - stores_.size()));
+}
+
+void Removals::restore(int store, const UnconfirmedRemoval& removal) {
+  if (!overflowed_) insert(removal.keys, removal.group, bit_of(store));
+}
+
+// Of equal keys one stays, which is in question wherever one of them is.
+void Removals::insert(std::span<const PageKey> keys, LayerGroup group, std::uint64_t stores) {
+  if (keys.empty()) return;
+  ++additions_;
+  for (const PageKey& key : keys) wrong_.push_back({key, stores, group});
+  std::sort(wrong_.begin(), wrong_.end(),
+            [](const WrongPage& a, const WrongPage& b) { return a.key < b.key; });
+  auto kept = wrong_.begin();
+  for (auto next = kept + 1; next != wrong_.end(); ++next) {
+    if (next->key == kept->key) {
+      kept->stores |= next->stores;
+    } else {
+      *++kept = *next;
+    }
+  }
+  wrong_.erase(kept + 1, wrong_.end());
   if (std::ssize(wrong_) > kPagesMax) {
     STEMMA_LOG(kError, "cache.removals.too_many", kv("pages_max", kPagesMax));
     overflowed_ = true;
     wrong_.clear();
   }
   recount();
+}
+
+void Removals::list_unconfirmed(Unconfirmed& out) const {
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    const std::string label = purge_label(*parts_.stores[i]);
+    if (overflowed_) out.purges.push_back({.store = label, .namespaces = {}});
+    for (const LayerGroup group : {LayerGroup::kFull, LayerGroup::kWindowed}) {
+      UnconfirmedRemoval removal = {.store = label, .group = group, .keys = {}};
+      for (const WrongPage& page : wrong_) {
+        const bool has_it = (page.stores & bit_of(static_cast<int>(i))) != 0;
+        if (has_it && page.group == group) removal.keys.push_back(page.key);
+      }
+      if (!removal.keys.empty()) out.removals.push_back(std::move(removal));
+    }
+  }
 }
 
 std::int64_t Removals::usable_pages(const PageKey& parent, std::span<const PageKey> keys) {

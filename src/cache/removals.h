@@ -15,7 +15,8 @@
 // Memory:     40 bytes a page removed or to be removed, kPagesMax at most; beyond that stores are
 //             not used any more.
 // Cost:       nothing where nothing was wrong; else O(log pages) a key asked for.
-// Not here:   which pages are wrong (tiering), reading and removing (tier/page_work).
+// Not here:   which pages are wrong (tiering), reading and removing (tier/page_work), the file in
+//             which it outlives the cache (tier/purge_file).
 #pragma once
 
 #include <array>
@@ -26,6 +27,7 @@
 #include "base/clock.h"
 #include "stemma/options.h"
 #include "stemma/page_store.h"
+#include "tier/purge_file.h"
 #include "tier/transfer_ticket.h"
 
 namespace stemma {
@@ -45,6 +47,13 @@ class Removals {
   // These pages are wrong wherever they are; of layers with a window under the keys that stores
   // have them under. Nothing where there are no stores.
   void add(std::span<const PageKey> keys, LayerGroup group = LayerGroup::kFull);
+
+  // One store has not confirmed to be rid of these, in an earlier life.
+  void restore(int store, const UnconfirmedRemoval& removal);
+  // Adds what each store has not confirmed; all of a store where too many were wrong.
+  void list_unconfirmed(Unconfirmed& out) const;
+  // Grows with every call that may have added some.
+  std::int64_t additions() const noexcept { return additions_; }
 
   // How many pages with these keys, from the first on, may be asked of stores and stored there now.
   // `parent` is the key of the page before them. What may not, because it lies behind a wrong page,
@@ -89,6 +98,7 @@ class Removals {
 
   const WrongPage* find_or_null(const PageKey& key) const;
   std::vector<WrongPage>::const_iterator next_page(int store, LayerGroup group) const;
+  void insert(std::span<const PageKey> keys, LayerGroup group, std::uint64_t stores);
   void recount();
   void gone(const PageKey& key, int store);
   void ask(int store);
@@ -97,6 +107,7 @@ class Removals {
   Parts parts_;
   std::vector<WrongPage> wrong_;  // by key; those that are gone everywhere too
   std::int64_t pages_left_ = 0;
+  std::int64_t additions_ = 0;
   std::vector<Store> stores_;
   bool overflowed_ = false;
 };

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Tiering>> Tiering::open(const KvCacheOptions& options, Lo
       .creditors = Backups::creditors(std::ssize(lower.stores()), lower.host_windowed_pages() > 0)};
   STEMMA_ASSIGN_OR_RETURN(auto host, HostTier::open(options, extent, clock));
   std::unique_ptr<Tiering> tiering(new Tiering(options, lower, device, std::move(host), clock));
-  tiering->host_file_.load();
+  tiering->restore_unconfirmed();
   return tiering;
 }
 
@@ -90,7 +90,8 @@ Tiering::Tiering(const KvCacheOptions& options, LowerTiers& lower, const Device&
                    .counters = counters_,
                    .removals = removals_,
                    .purges = purges_}),
-      loans_(transfers_) {
+      loans_(transfers_),
+      purge_file_or_null_(lower.purge_file_or_null()) {
   if (options_.demote_ahead_pages < 0) {
     options_.demote_ahead_pages = std::max<std::int64_t>(options.pages / 8, 1);
   }
@@ -182,6 +183,7 @@ void Tiering::begin_next() {
   removals_.advance();
   purges_.advance();
   host_file_.advance();
+  keep_unconfirmed();
   if (options_.write_policy == WritePolicy::kWriteBack) demote_ahead();
 }
 
@@ -437,6 +439,7 @@ void Tiering::visit_metrics(MetricVisitor& visitor) const {
   visitor.gauge("stemma_wrong_stored_pages", removals_.pages());
   visitor.gauge("stemma_pending_purges", purges_.pending());
   visitor.gauge("stemma_host_file_not_removed", host_file_.stays() ? 1 : 0);
+  visitor.gauge("stemma_purge_file_not_written", purge_file_lags_ ? 1 : 0);
   visitor.counter("stemma_device_purged_pages_total", of(counters_.purged, Tier::kDevice));
   visitor.counter("stemma_host_purged_pages_total", of(counters_.purged, Tier::kHost));
   visitor.counter("stemma_overtaken_pages_total", counters_.overtaken);

@@ -35,6 +35,7 @@
 #include "stemma/lower_tiers.h"
 #include "stemma/metrics.h"
 #include "stemma/page_store.h"
+#include "tier/purge_file.h"
 #include "tier/transfer_ticket.h"
 
 namespace stemma {
@@ -49,8 +50,8 @@ class Tiering {
   };
   static Result<std::unique_ptr<Tiering>> open(const KvCacheOptions& options, LowerTiers& lower,
                                                const Device& device, const Clock& clock);
-  // Ends every transfer.
-  ~Tiering() = default;
+  // Ends every transfer. What stores have not confirmed is in the purge file then, if there is one.
+  ~Tiering();
   Tiering(const Tiering&) = delete;
   Tiering& operator=(const Tiering&) = delete;
 
@@ -129,6 +130,13 @@ class Tiering {
   void forget_stored();
   // So is every page of a namespace.
   void quarantine_all(NamespaceId ns);
+  // Shared pages that were wrong before anybody is known to have gone on from them, in this life or
+  // an earlier one: for the next life to know.
+  void set_wrong_shared(std::vector<WrongShared> wrong) {
+    wrong_shared_ = std::move(wrong);
+    ++wrong_shared_changes_;
+  }
+  std::span<const WrongShared> wrong_shared() const noexcept { return wrong_shared_; }
   // Whether stores may still have pages that are in quarantine, or were purged.
   bool removing() const noexcept { return removals_.pages() > 0 || purges_.pending() > 0; }
 
@@ -174,6 +182,22 @@ class Tiering {
   std::optional<std::string> audit_windowed() const;
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;
 
+  // What the purge file is to say follows from these.
+  struct UnconfirmedMark {
+    std::int64_t additions = 0;
+    std::int64_t wrong_shared_changes = 0;
+    bool none_left = true;
+    bool host_file_stays = false;
+    friend bool operator==(const UnconfirmedMark&, const UnconfirmedMark&) = default;
+  };
+  UnconfirmedMark unconfirmed_mark() const;
+  Unconfirmed unconfirmed(bool all) const;
+  void restore_unconfirmed();
+  template <typename Restore>
+  bool restore_at(const std::string& label, Restore restore);
+  void keep_unconfirmed();
+  void write_unconfirmed(bool all);
+
   const Clock& clock_;
   TierOptions options_;
   Device device_;
@@ -192,9 +216,16 @@ class Tiering {
   Loans loans_;
   std::vector<PrefixLock> passed_over_;  // in demote_ahead
   CoveredLeaves covered_;
-  std::vector<PrefixLock> settled_;      // between settle_more and end_settling
-  std::int64_t ahead_budget_pages_ = 0;  // that may be copied ahead
-  std::int64_t seen_taken_pages_ = 0;    // of the device's space
+  std::vector<PrefixLock> settled_;           // between settle_more and end_settling
+  std::int64_t ahead_budget_pages_ = 0;       // that may be copied ahead
+  std::int64_t seen_taken_pages_ = 0;         // of the device's space
+  PurgeFile* purge_file_or_null_;             // nullptr: nothing outlives this
+  std::optional<UnconfirmedMark> kept_mark_;  // of when the file was last as it is to be
+  Unconfirmed of_others_;                     // of stores that are not here in this life
+  std::vector<WrongShared> wrong_shared_;
+  std::int64_t wrong_shared_changes_ = 0;
+  std::int64_t keep_again_us_ = 0;
+  bool purge_file_lags_ = false;
 };
 
 }  // namespace stemma

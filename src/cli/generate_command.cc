@@ -83,7 +83,8 @@ Result<ServedModelOptions> GenerateCommand::model_options() const {
   options.engine.scheduler.seed = flags_.seed;
   CommandFiles files = {.written = {{"--logits", flags_.logits},
                                     {"--capture", flags_.capture},
-                                    {"--host-file", options.tiers.host_file}},
+                                    {"--host-file", options.tiers.host_file},
+                                    {"--purge-file", options.tiers.purge_file}},
                         .read = flags_.form.files()};
   files.read.push_back({"--prompts", flags_.prompts});
   STEMMA_RETURN_IF_ERROR(check_apart(files));

@@ -27,6 +27,9 @@ void TierFlags::add_to(Flags& command) {
       .add("--remote-secret", remote_secret_file_,
            "FILE with a secret that pages in the remote store are sealed with")
       .needs("--remote");
+  command.add("--purge-file", purge_file_,
+              "FILE in which purges that stores have not confirmed outlive the process; "
+              "default: DIR/purges of --disk DIR");
   command.add("--write-policy", write_policy_, "write-through write-through-selective write-back")
       .capture_default_str();
   command
@@ -50,6 +53,7 @@ Status TierFlags::apply(ServedModelOptions& options) const {
   tiers.host_layout = host_layout_;
   tiers.codec = codec_;
   tiers.host_file = host_file_;
+  tiers.purge_file = purge_file_;
   tiers.disk_directory = disk_;
   tiers.remote_url = remote_;
   if (!remote_secret_file_.empty()) {

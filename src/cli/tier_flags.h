@@ -29,6 +29,7 @@ class TierFlags {
   std::string host_layout_ = "page_first";
   std::string codec_ = "plain";
   std::string host_file_;
+  std::string purge_file_;
   std::string disk_;
   std::string disk_bytes_ = "16GiB";
   std::string remote_;

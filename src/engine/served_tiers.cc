@@ -41,6 +41,13 @@ std::string host_file(const ServedTierOptions& options) {
   return options.host_file + "." + rank_name(options);
 }
 
+// The first rank remembers for all.
+std::string purge_file(const ServedTierOptions& options) {
+  if (options.rank != 0) return {};
+  if (!options.purge_file.empty() || options.disk_directory.empty()) return options.purge_file;
+  return options.disk_directory + "/purges";
+}
+
 Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock) {
   Stores stores;
   if (!options.disk_directory.empty()) {
@@ -101,9 +108,18 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
   STEMMA_ASSIGN_OR_RETURN(const TierStack::Options stack, stack_options(options, page_bytes));
   const Status replaceable = TierStack::check_host_files(stack, windowed);
   if (!replaceable.ok()) return named("--host-file", replaceable.error());
-  if (options.host_bytes == 0 && stores.empty()) return std::unique_ptr<LowerTiers>();
+  if (options.host_bytes == 0 && stores.empty()) {
+    if (options.purge_file.empty()) return std::unique_ptr<LowerTiers>();
+    return Error{ErrorCode::kInvalidArgument,
+                 "--purge-file needs --disk, --remote or --host-bytes"};
+  }
   auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock, windowed_or_null);
   if (!tiers.ok()) return named("--host-bytes", tiers.error());
+  if (const std::string path = purge_file(options); !path.empty()) {
+    auto file = PurgeFile::open(path);
+    if (!file.ok()) return named("--purge-file", file.error());
+    (*tiers)->set_purge_file(std::move(file).value());
+  }
   return std::unique_ptr<LowerTiers>(std::move(tiers).value());
 }
 

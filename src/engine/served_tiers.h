@@ -38,6 +38,10 @@ struct ServedTierOptions {
   // Values in the remote store are sealed with it; empty: they are not.
   std::string remote_secret;
 
+  // File in which purges and removals that stores have not confirmed outlive the process. Empty:
+  // "purges" in the directory of the disk tier; none where there is no such tier.
+  std::string purge_file;
+
   // Which of how many ranks keeps its part of each page here. In stores every rank's frames lie by
   // themselves, on disk in a directory "rank1of2" below that one; a rank's host_file ends in
   // ".rank1of2".

@@ -39,6 +39,8 @@ constexpr Help kHelp[] = {
     {"stemma_transfers_underway", "Copies between tiers that are on their way"},
     {"stemma_pending_purges", "Purges that a page store has not confirmed"},
     {"stemma_host_file_not_removed", "1 while the file of host memory has pages that are to go"},
+    {"stemma_purge_file_not_written",
+     "1 while the purge file lacks what stores have not confirmed"},
     {"stemma_device_purged_pages_total", "Pages of the device that were purged"},
     {"stemma_host_purged_pages_total", "Pages of host memory that were purged"},
     {"stemma_disk_purged_pages_total", "Pages on disk that were purged"},

@@ -14,12 +14,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/file_place.h"
 
 namespace stemma {
 
@@ -60,30 +60,6 @@ int open_to_write(const std::string& path) {
   const int descriptor = ::open(path.c_str(), kFlags | O_DIRECT, 0600);
   if (descriptor >= 0 || errno != EINVAL) return descriptor;
   return ::open(path.c_str(), kFlags, 0600);
-}
-
-std::string directory_of(const std::string& path) {
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  return parent.empty() ? "." : parent;
-}
-
-// The name that was given to a file survives a loss of power.
-Status sync_directory_of(const std::string& path) {
-  const std::string directory = directory_of(path);
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return failure(directory, "open");
-  Status synced;
-  if (::fsync(descriptor) != 0) synced = failure(directory, "sync");
-  ::close(descriptor);
-  return synced;
-}
-
-// Whether the open file still has this name.
-bool is_named(int descriptor, const std::string& path) {
-  struct stat opened = {};
-  struct stat named = {};
-  return ::fstat(descriptor, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
 std::string unfinished_path(const std::string& path) {

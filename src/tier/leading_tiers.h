@@ -87,6 +87,7 @@ class LeadingTiers final : public LowerTiers {
     return own_.windowed_host_image_or_null();
   }
   HostImageRanks* host_image_ranks_or_null() override { return &host_files_; }
+  PurgeFile* purge_file_or_null() override { return own_.purge_file_or_null(); }
   void describe(const NamespaceDigest& digest, std::string_view description) override {
     own_.describe(digest, description);
   }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -20,6 +21,7 @@
 #include "stemma/result.h"
 #include "tier/host_image_file.h"
 #include "tier/page_work.h"
+#include "tier/purge_file.h"
 
 namespace stemma {
 
@@ -52,6 +54,9 @@ class TierStack final : public LowerTiers {
   std::int64_t host_windowed_pages() const override {
     return windowed_host_ == nullptr ? 0 : windowed_host_->pages();
   }
+  // What a cache over this is to forget outlives it there. Before there is one.
+  void set_purge_file(std::unique_ptr<PurgeFile> file) { purge_file_ = std::move(file); }
+
   std::span<PageStore* const> stores() const override { return store_list_; }
   std::unique_ptr<TransferLanes> open_lanes(std::int64_t jobs_max) override;
   const HostImage* host_image_or_null() const override {
@@ -60,6 +65,7 @@ class TierStack final : public LowerTiers {
   const HostImage* windowed_host_image_or_null() const override {
     return windowed_image_.has_value() ? &*windowed_image_ : nullptr;
   }
+  PurgeFile* purge_file_or_null() override { return purge_file_.get(); }
   void describe(const NamespaceDigest& digest, std::string_view description) override;
 
   HostPool& host() noexcept { return *host_; }
@@ -77,6 +83,7 @@ class TierStack final : public LowerTiers {
   std::optional<HostImage> image_;
   std::optional<HostImage> windowed_image_;
   bool named_ = false;  // their labels have the model
+  std::unique_ptr<PurgeFile> purge_file_;
   std::vector<std::unique_ptr<PageStore>> stores_;
   std::vector<PageStore*> store_list_;
   std::unique_ptr<PageWork> work_;

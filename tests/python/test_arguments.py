@@ -191,6 +191,7 @@ def test_what_does_not_fit_is_refused_as_everything_else(wrong, name):
         lambda path: stemma.PageStore.disk(path, value_bytes=8, bytes_max=1 << 20),
         lambda path: stemma.PageStore.remote("redis://127.0.0.1\0:1", value_bytes=8),
         lambda path: stemma.Tiers(pool_of(), host_bytes=1 << 20, host_file=path),
+        lambda path: stemma.Tiers(pool_of(), host_bytes=1 << 20, purge_file=path),
         lambda path: stemma.Tiers(pool_of(), host_bytes=1 << 20, disk_directory=path),
         lambda path: stemma.Tiers(pool_of(), host_bytes=1 << 20, remote="redis://127.0.0.1\0:1"),
         lambda path: stemma.LLM(f"{MODEL}\0x"),

@@ -8,12 +8,16 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/prng.h"
+#include "base/temp_directory.h"
 #include "base/thread_pool.h"
 #include "sim/faulty_store.h"
 #include "sim/simulated_disk_store.h"
@@ -165,6 +169,7 @@ class SimulatedTiers final : public LowerTiers {
     auto stack = TierStack::open({.host_bytes = host_bytes, .host_layout = options.host_layout},
                                  device, std::move(stores), threads, clock, windowed_or_null);
     stack_ = std::move(stack).value();
+    stack_->set_purge_file(PurgeFile::open(directory_.file("purges")).value());
   }
 
   std::int64_t host_pages() const override { return stack_->host_pages(); }
@@ -174,6 +179,8 @@ class SimulatedTiers final : public LowerTiers {
     return std::make_unique<SimulatedLanes>(stack_->work(), faulty_.size(), clock_, options_.lanes,
                                             counts_);
   }
+
+  PurgeFile* purge_file_or_null() override { return stack_->purge_file_or_null(); }
 
   // Of jobs from now on; a new seed holds for lanes that are opened from now on.
   void set_lanes(const SimulatedLanes::Options& lanes) { options_.lanes = lanes; }
@@ -190,7 +197,15 @@ class SimulatedTiers final : public LowerTiers {
     return pool.shape().layers * pool.layer_bytes();
   }
 
+  // Where nothing waits for a disk, if there is such a place.
+  static std::string memory_directory() {
+    std::error_code ignored;
+    const bool is_there = std::filesystem::is_directory("/dev/shm", ignored);
+    return is_there ? "/dev/shm" : std::filesystem::temp_directory_path().string();
+  }
+
   SimulatedTierOptions options_;
+  TempDirectory directory_{memory_directory()};
   SimulatedLanes::Counts counts_;
   FakeClock& clock_;
   std::vector<FaultyStore*> faulty_;  // by store; nullptr: the real disk

@@ -132,6 +132,7 @@ class Simulation {
   void open_engine();
   void close_engine();
   enum class End : std::uint8_t { kEngine, kProcess, kPower };
+  void close_engine_at(End end);
   void restart(End end);
 
   void step();

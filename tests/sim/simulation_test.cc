@@ -63,6 +63,7 @@ constexpr const char* kMarks[] = {"stemma_host_loaded_pages_total",
                                   "sim_refused",
                                   "sim_failed",
                                   "sim_restarts_in_flight",
+                                  "sim_restored_purges",
                                   "sim_steps_queued_behind",
                                   "sim_steps_waiting_for_tier",
                                   "sim_found_after_restart"};

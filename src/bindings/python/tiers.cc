@@ -47,15 +47,18 @@ std::unique_ptr<Tiers> open_tiers(const py::object& pool, std::int64_t host_byte
                                   const std::optional<std::string>& disk_directory,
                                   std::int64_t disk_bytes, const std::optional<std::string>& remote,
                                   const std::string& remote_secret,
-                                  const py::object& windowed_pool_or_none) {
+                                  const py::object& windowed_pool_or_none,
+                                  const std::string& purge_file) {
   KvPool& device = *pool.cast<Pool&>().pool;
   KvPool* const windowed =
       windowed_pool_or_none.is_none() ? nullptr : windowed_pool_or_none.cast<Pool&>().pool.get();
   const LowerTierOptions options = {.host_bytes = host_bytes,
                                     .host_file = host_file,
+                                    .purge_file = purge_file,
                                     .digest = digest_of(digest_or_none),
                                     .codec = codec};
   check_zero_free(host_file, "host_file");
+  check_zero_free(purge_file, "purge_file");
   check_zero_free(disk_directory.value_or(""), "disk_directory");
   check_zero_free(remote.value_or(""), "remote");
   auto made = std::make_unique<Tiers>();
@@ -204,12 +207,13 @@ void bind_tiers(py::module_& module) {
            py::arg("host_file") = "", py::arg("digest") = py::none(), py::arg("codec") = "plain",
            py::arg("disk_directory") = py::none(), py::arg("disk_bytes") = std::int64_t{1} << 40,
            py::arg("remote") = py::none(), py::arg("remote_secret") = "",
-           py::arg("windowed_pool") = py::none(),
+           py::arg("windowed_pool") = py::none(), py::arg("purge_file") = "",
            "host_bytes: at least those of a page; host_file: what host memory survives in, of the "
            "namespace with this digest; codec: \"plain\", or \"int8\", \"int4\", which are not "
            "exact; disk_directory: of one process at a time, with at most disk_bytes; remote: "
            "\"redis://host:6379\", whose values are sealed with remote_secret; windowed_pool: of "
-           "layers with a window, for a Cache that has one.");
+           "layers with a window, for a Cache that has one; purge_file: what stores have not "
+           "confirmed to have forgotten outlives the Cache in it.");
 }
 
 void bind_transfers(py::module_& module, py::class_<Cache>& cache) {

@@ -1,0 +1,145 @@
+// The purge file: it says what was kept last, is one process's, and never says anything else.
+#include "tier/purge_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "base/crc32c.h"
+#include "base/flip_bit.h"
+#include "base/forked_child.h"
+#include "base/temp_directory.h"
+#include "prefix/namespace_examples.h"
+
+namespace stemma {
+namespace {
+
+PageKey key_of(int number) {
+  PageKey key;
+  key.bytes.fill(static_cast<std::uint8_t>(number));
+  return key;
+}
+
+Unconfirmed example() {
+  return {.host_file = true,
+          .purges = {{"disk:disk", {family_of(digest_of(1)), family_of(digest_of(2))}, 7},
+                     {.store = "remote:redis", .namespaces = {}}},
+          .removals = {{"remote:redis", LayerGroup::kWindowed, {key_of(3), key_of(4)}}},
+          .shared = {{digest_of(5), 64}}};
+}
+
+class PurgeFileTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<PurgeFile> open() { return PurgeFile::open(path).value(); }
+  ErrorCode refused() const {
+    const auto opened = PurgeFile::open(path);
+    return opened.ok() ? ErrorCode::kInternal : opened.error().code;
+  }
+  void keep(const Unconfirmed& unconfirmed) { EXPECT_TRUE(open()->keep(unconfirmed).ok()); }
+  std::string bytes() const {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void write(const std::string& bytes) const { std::ofstream(path, std::ios::binary) << bytes; }
+
+  TempDirectory directory;
+  std::string path = directory.file("purges");
+};
+
+TEST_F(PurgeFileTest, ANewOneSaysNothing) {
+  EXPECT_EQ(*open()->said_or_null(), Unconfirmed());
+  EXPECT_EQ(*open()->said_or_null(), Unconfirmed()) << "nor one that nothing was kept in";
+}
+
+TEST_F(PurgeFileTest, SaysWhatWasKeptLast) {
+  keep(example());
+  EXPECT_EQ(*open()->said_or_null(), example());
+  const auto file = open();
+  ASSERT_TRUE(file->keep({}).ok());
+  EXPECT_EQ(*file->said_or_null(), Unconfirmed());
+  EXPECT_TRUE(file->keep(example()).ok());
+  EXPECT_EQ(*file->said_or_null(), example());
+}
+
+TEST_F(PurgeFileTest, IsOnesAtATime) {
+  auto file = open();
+  EXPECT_EQ(refused(), ErrorCode::kInvalidArgument);
+  ASSERT_TRUE(file->keep(example()).ok());
+  EXPECT_EQ(refused(), ErrorCode::kInvalidArgument) << "nor is the new one";
+  file.reset();
+  EXPECT_EQ(*open()->said_or_null(), example());
+}
+
+TEST_F(PurgeFileTest, WhatCannotBeWrittenLeavesWhatItSaid) {
+  const auto file = open();
+  ASSERT_TRUE(file->keep(example()).ok());
+  std::filesystem::create_directory(path + ".new");
+  EXPECT_FALSE(file->keep({}).ok());
+  EXPECT_EQ(*file->said_or_null(), example());
+  EXPECT_EQ(refused(), ErrorCode::kInvalidArgument);
+  std::filesystem::remove(path + ".new");
+  EXPECT_TRUE(file->keep({}).ok());
+}
+
+TEST_F(PurgeFileTest, IsNotAChilds) {
+  const auto file = open();
+  EXPECT_EQ(in_forked_child([&] { return file->keep(example()).ok() ? 0 : 1; }), 0);
+  EXPECT_EQ(bytes(), "");
+}
+
+TEST_F(PurgeFileTest, WhatIsNoneIsNotWrittenOver) {
+  write("a letter");
+  EXPECT_EQ(refused(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(bytes(), "a letter");
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink(directory.file("letter"), path);
+  EXPECT_EQ(refused(), ErrorCode::kIo);
+}
+
+TEST_F(PurgeFileTest, OneOfALaterVersionIsRefused) {
+  keep(example());
+  std::string later = bytes();
+  later[8] = 2;
+  write(later);
+  EXPECT_EQ(refused(), ErrorCode::kUnsupported);
+}
+
+// Behind the magic and the version.
+TEST_F(PurgeFileTest, NoDamageMakesItSayAnythingElse) {
+  keep(example());
+  const std::string whole = bytes();
+  for (std::size_t at = 12; at < whole.size(); ++at) {
+    flip_bit(path, at);
+    EXPECT_EQ(open()->said_or_null(), nullptr) << at;
+    write(whole.substr(0, at));
+    EXPECT_EQ(open()->said_or_null(), nullptr) << "cut off at " << at;
+    write(whole);
+  }
+  write(whole + '\0');
+  EXPECT_EQ(open()->said_or_null(), nullptr);
+  EXPECT_TRUE(open()->keep(example()).ok());
+  EXPECT_EQ(bytes(), whole);
+}
+
+// Lengths that are not there, under the right checksum.
+TEST_F(PurgeFileTest, LiesAreReadWithinTheirFile) {
+  keep(example());
+  const std::string whole = bytes();
+  for (std::size_t at = 16; at < whole.size(); ++at) {
+    std::string lie = whole;
+    lie[at] = '\xFF';
+    const std::uint32_t sum = crc32c(std::as_bytes(std::span(lie)).subspan(16));
+    std::memcpy(lie.data() + 12, &sum, sizeof(sum));
+    write(lie);
+    const auto file = open();
+    const bool same = file->said_or_null() != nullptr && *file->said_or_null() == example();
+    EXPECT_EQ(same, lie == whole || (at == 24)) << at;
+  }
+}
+
+}  // namespace
+}  // namespace stemma
