@@ -75,8 +75,8 @@ void Purges::add_behind(std::span<const NamespaceFamily> namespaces, std::int64_
   if (of_all) absorb_into(id);
 }
 
-void Purges::restore(int store, UnconfirmedPurge known) {
-  Purge purge = {.namespaces = std::move(known.namespaces),
+void Purges::restore(int store, const UnconfirmedPurge& known) {
+  Purge purge = {.namespaces = sorted_of(known.namespaces),
                  .pages_before = known.pages_before,
                  .outlives = true};
   fit(purge);

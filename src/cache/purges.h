@@ -68,7 +68,7 @@ class Purges {
 
   // A store has not confirmed it, in an earlier life. Where no more can be remembered, everything
   // is to be forgotten there.
-  void restore(int store, UnconfirmedPurge purge);
+  void restore(int store, const UnconfirmedPurge& purge);
   // Adds what each store has not confirmed, or never will; but for `all`, without what somebody
   // asked for and no store has failed to do.
   void list_unconfirmed(bool all, Unconfirmed& out) const;

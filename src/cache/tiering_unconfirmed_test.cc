@@ -21,7 +21,10 @@ namespace {
 class UnconfirmedTest : public HeldCopies {
  protected:
   void SetUp() override { set_log_level(LogLevel::kError); }
-  void TearDown() override { set_log_level(LogLevel::kInfo); }
+  void TearDown() override {
+    end_life();
+    set_log_level(LogLevel::kInfo);
+  }
 
   void begin_life(std::size_t stores = 1, HeldLaneHost host = {}) {
     file = PurgeFile::open(path).value();
