@@ -160,11 +160,10 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   // Asked again after the lock, because what is locked can no longer be evicted; before it, so that
   // a blocked request disturbs nothing. Lower tiers are asked when there is room for what they
   // have.
-  const std::int64_t matched = matched_tokens(kv_, request);
-  if (!pages_suffice(request, matched, in_flight, kv_.available_pages()) ||
-      !windows_suffice(request, in_flight)) {
+  if (!has_pages_for(request, in_flight)) {
     return Admission::kNoPages;
   }
+  const std::int64_t matched = matched_tokens(kv_, request);
   if (!request.looked_below && !has_room_beside(request, matched, in_flight)) {
     return Admission::kNoPages;
   }
@@ -191,6 +190,11 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   }
   if (add_chunk(request, options_.chunk_tokens_max) == 0) return_loan(request);
   return Admission::kAdmitted;
+}
+
+bool BatchBuilder::has_pages_for(Request& request, std::span<Request* const> in_flight) const {
+  return has_room(request, matched_tokens(kv_, request), in_flight) &&
+         windows_suffice(request, in_flight);
 }
 
 // Whether pages suffice once what is matched is held. Where they do even if nobody holds any of it

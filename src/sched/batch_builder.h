@@ -75,6 +75,9 @@ class BatchBuilder {
     return pages_suffice(request, cached_tokens, in_flight, kv_.available_pages());
   }
 
+  // Whether try_add may find pages enough for a request from the queue, if it comes to that.
+  bool has_pages_for(Request& request, std::span<Request* const> in_flight) const;
+
   // Whether a request in flight asks lower tiers before its next chunk, which it could not before.
   bool may_look_below(const Request& request) const;
 

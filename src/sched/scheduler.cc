@@ -217,19 +217,24 @@ void Scheduler::continue_prefills() {
   }
 }
 
+// Room is left for those that admit_waiting would let in: it stops at the first that lacks a row or
+// pages.
 std::int64_t Scheduler::chunk_limit(const Request& request) {
   if (policy_ != SchedulePolicy::kShortestUncachedFirst) {
     return options_.chunk_tokens_max;
   }
-  shorter_.clear();
-  for (Request* waiting : waiting_.requests()) {
-    if (!waiting->deferred()) {
-      shorter_.push_back(waiting->total_tokens() - reachable_tokens(kv_, *waiting));
-    }
-  }
   const ChunkLimit limit = {.continuation_tokens = request.remaining_tokens(),
                             .budget_tokens = builder_->tokens_left(),
                             .page_size = kv_.page_size()};
+  shorter_.clear();
+  std::int64_t tokens = 0;
+  for (Request* waiting : waiting_.requests()) {
+    if (waiting->deferred()) continue;
+    if (std::ssize(shorter_) == kv_.free_rows() || tokens > limit.budget_tokens) break;
+    if (!builder_->has_pages_for(*waiting, in_flight_)) break;
+    shorter_.push_back(waiting->total_tokens() - reachable_tokens(kv_, *waiting));
+    tokens += shorter_.back();
+  }
   const auto shortened = shortest_uncached_chunk_limit(limit, shorter_);
   return std::min(shortened.value_or(options_.chunk_tokens_max), options_.chunk_tokens_max);
 }

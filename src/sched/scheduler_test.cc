@@ -444,6 +444,32 @@ TEST(Scheduler, LpmAdmitsTheLongestCachedPrefixFirst) {
   EXPECT_EQ(bench.admitted(), (Ids{1, 4, 3, 2}));
 }
 
+// Under shortest-uncached-first: beside an output, what a step computes of a prompt of 1,000 tokens
+// while a shorter one of `shorter` tokens waits.
+std::int64_t tokens_beside_a_shorter_prompt(const EngineOptions& options, std::int64_t shorter) {
+  Bench bench(options);
+  bench.submit(1, text(0, 8), 100);
+  bench.submit(2, text(1'000, 1'000));
+  bench.step();
+  bench.submit(3, text(9'000, shorter));
+  bench.plan();
+  const std::int64_t tokens = bench.scheduler().scheduled()[1]->scheduled_tokens;
+  bench.complete();
+  bench.run();
+  return tokens;
+}
+
+TEST(Scheduler, ALongPromptIsCutForShorterOnesAsFarAsTheyCanBeLetIn) {
+  EngineOptions options = options_for(4, 330);
+  options.scheduler.policy = SchedulePolicy::kShortestUncachedFirst;
+  EXPECT_EQ(tokens_beside_a_shorter_prompt(options, 240), 255 - 240);
+  options.kv.requests_max = 2;
+  EXPECT_EQ(tokens_beside_a_shorter_prompt(options, 240), 255) << "there is no row for it";
+  options = options_for(4, 300);
+  options.scheduler.policy = SchedulePolicy::kShortestUncachedFirst;
+  EXPECT_EQ(tokens_beside_a_shorter_prompt(options, 240), 255) << "there are no pages for it";
+}
+
 TEST(Scheduler, ACacheThatSharesNothingMakesNobodyWait) {
   EngineOptions options = options_for(4, 256);
   options.kv.cache = "none";
