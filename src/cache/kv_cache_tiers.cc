@@ -56,17 +56,24 @@ void KvCache::settle(std::int64_t deadline_us) {
 }
 
 // Where what everybody shares is not whole on the device, that is what the request waits for; what
-// goes on from it comes by itself.
+// goes on from it comes by itself, in what place and pages are left. Without the shared part it
+// would not be found: it is not brought then.
 std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const TokenId> tokens) {
   if (tiering_ == nullptr) return std::nullopt;
   const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
-  const auto own = tiering_->try_promote(ns, text.own);
-  if (!text.shared_ns.valid()) return own;
+  if (!text.shared_ns.valid()) return tiering_->try_promote(ns, text.own);
   const FoundText found = find(grafts_->of(text.shared_ns), text.shared);
-  const bool windows_gone = found.usable_tokens < found.tokens && !own.has_value();
-  if (found.tokens == std::ssize(text.shared) && !windows_gone) return own;
+  if (found.tokens == std::ssize(text.shared)) {
+    const auto own = tiering_->try_promote(ns, text.own);
+    const bool windows_gone = found.usable_tokens < found.tokens;
+    if (own.has_value() || !windows_gone) return own;
+    return tiering_->try_promote(text.shared_ns, text.shared);
+  }
+  const auto shared = tiering_->try_promote(text.shared_ns, text.shared);
+  if (!shared.has_value()) return std::nullopt;
+  const auto own = tiering_->try_promote(ns, text.own);
   if (own.has_value()) tiering_->promotions().leave(*own);
-  return tiering_->try_promote(text.shared_ns, text.shared);
+  return shared;
 }
 
 // Of the part that try_promote would begin.

@@ -78,6 +78,32 @@ TEST(LooksBelow, WhatWasGivenUpForOthersIsAskedForAgain) {
   EXPECT_EQ(harness.metric("stemma_promotions_total"), 2);
 }
 
+//   shared 24 | own 100, in host memory alone
+//
+// Nobody finds the second part before the first is there: of one place it is the first that gets
+// it. Who does not wait would lose nearly all pages to the second, each time it asks.
+TEST(LooksBelow, WhatAllShareComesBeforeWhatGoesOnFromIt) {
+  EngineOptions options = small_engine(132);
+  options.kv.tiers.promotions_max = 1;
+  options.kv.tiers.load_wait_us = 0;
+  SimulatedTierOptions tiers = tiers_of(256);
+  tiers.lanes.job_us_max = 200;
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  RequestSpec spec;
+  spec.prompt = some_tokens(1, 124);
+  spec.max_tokens = 4;
+  spec.shared_prefix = {.digest = {{255}}, .tokens = 24};
+  harness.submit(spec);
+  harness.run();
+  settle(harness);
+  answer(harness, 2, 124);
+  settle(harness);
+  const RequestId again = harness.submit(spec);
+  harness.run();
+  harness.expect_closed_form();
+  EXPECT_EQ(harness.outcome(again).finish, FinishReason::kLength);
+}
+
 // Four texts that nobody shares, on a disk that has them alone.
 class FewPlaces : public ::testing::Test {
  protected:
