@@ -311,9 +311,10 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
                                                 static_cast<std::size_t>(new_pages)));
   }
   bool shared_grew = false;
-  if (sequence.shared_.valid()) shared_grew = publish(sequence, sequence.shared_, text.shared);
-  if (shared_grew && !text.own.empty()) {
-    tree().follow(sequence.prefix_.namespace_id(), sequence.shared_);
+  if (sequence.shared_.valid()) {
+    shared_grew = publish(sequence, sequence.shared_, text.shared);
+    const bool begins_own = sequence.prefix_.tokens() == 0 && !text.own.empty();
+    if (begins_own) tree().follow(sequence.prefix_.namespace_id(), sequence.shared_);
   }
   const bool own_grew = publish(sequence, sequence.prefix_, text.own);
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_tokens);

@@ -83,6 +83,18 @@ TEST_F(SharedPrefixEvents, ATenantsTextContinuesWhatIsShared) {
   EXPECT_EQ(router_finds(counted(50, 5)), 0) << "no text begins so";
 }
 
+// The own part is published with a later commit than the last of what is shared.
+TEST_F(SharedPrefixEvents, AChunkThatEndsWithWhatIsSharedHidesNothingBehindIt) {
+  const Tokens tokens = text(50);
+  Sequence sequence = *kv_->begin(open_tenant(1), tokens);
+  for (const std::int64_t computed : {kShared, std::ssize(tokens)}) {
+    ASSERT_TRUE(kv_->reserve(sequence, computed));
+    kv_->commit(sequence, std::span(tokens).first(static_cast<std::size_t>(computed)));
+  }
+  kv_->drain_events(mirror_);
+  EXPECT_EQ(router_finds(tokens), 10);
+}
+
 TEST_F(SharedPrefixEvents, WhatIsBehindASharedPartThatGoesIsFoundNoMore) {
   const NamespaceId ns = open_tenant(1);
   publish(*kv_, ns, text(50));
