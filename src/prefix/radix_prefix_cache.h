@@ -1,8 +1,7 @@
 // RadixPrefixCache: the prefix cache over a radix tree: namespaces, uses, locks, eviction.
 //
 // Thread:     engine thread only.           Invariants: I1, I3, I4, I5, I7 (docs/INVARIANTS.md).
-// Memory:     that of RadixTree and EvictionIndex, reserved at construction; match, insert and
-//             evict allocate nothing.
+// Memory:     that of its parts, reserved at construction; match, insert, evict allocate nothing.
 // Cost:       match: one look-up and one comparison a node; insert O(new tokens), from where the
 //             lock ends; unlock O(depth); evict O(log leaves) a leaf.
 // Not here:   structure (radix_tree), order (eviction_order, eviction_index, page_policy).
@@ -154,6 +153,8 @@ class RadixPrefixCache final : public PrefixCache {
   void set_grafted(NamespaceId ns, bool grafted);
   // What is held ends where texts of `ns` go on. REQUIRES: ns is grafted.
   void follow(NamespaceId ns, const PrefixLock& held);
+  // The same of the last page of `text`, whole pages of another namespace, be it here or not.
+  void follow(NamespaceId ns, NamespaceId other, std::span<const TokenId> text);
   // nullptr: none was asked for.
   const PrefixEventLog* event_log_or_null() const noexcept { return log_or_null_.get(); }
 
@@ -220,8 +221,7 @@ class RadixPrefixCache final : public PrefixCache {
   OwnedPages evict_parked_leaf(NodeSlot leaf, std::int64_t wanted_pages);
   OwnedPages evict_wanted_leaf(std::int64_t wanted_pages);
   OwnedPages evict_unordered_leaf(NodeSlot leaf, std::int64_t wanted_pages);
-  // How many pages may go of a leaf whose turn it is; 0: its tenant is within its quota.
-  // REQUIRES: it is not wanted as a whole.
+  // Of a leaf whose turn it is, not wanted as a whole: pages that may go; 0 within its quota.
   std::int64_t spare_pages(NodeSlot leaf) const noexcept;
   void place_below(std::vector<NodeSlot> roots);
   void park(NodeSlot leaf);

@@ -43,6 +43,18 @@ void RadixPrefixCache::follow(NamespaceId ns, const PrefixLock& held) {
   if (is_new && tree_.node(root_of(ns)).children > 0) log_or_null_->lose();
 }
 
+void RadixPrefixCache::follow(NamespaceId ns, NamespaceId other, std::span<const TokenId> text) {
+  if (log_or_null_ == nullptr || grafts_.after(ns).has_value()) return;
+  PageKey last = PageKeyHasher::root(digest(other));
+  const auto size = static_cast<std::size_t>(page_size());
+  for (auto rest = text; !rest.empty(); rest = rest.subspan(size)) {
+    last = key_hasher_.next(last, rest.first(size));
+  }
+  const bool found = probe(other, text).matched_tokens == std::ssize(text);
+  grafts_.set_after(ns, last, found);
+  if (tree_.node(root_of(ns)).children > 0) log_or_null_->lose();
+}
+
 // `tokens` are those of the last pages of a node, which were just published.
 void RadixPrefixCache::log_stored(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens) {
   const RadixNode& node = tree_.node(slot);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "prefix/event_mirror.h"
 #include "sim/tiered_harness.h"
 
 namespace stemma {
@@ -102,6 +103,36 @@ TEST(LooksBelow, WhatAllShareComesBeforeWhatGoesOnFromIt) {
   harness.run();
   harness.expect_closed_form();
   EXPECT_EQ(harness.outcome(again).finish, FinishReason::kLength);
+}
+
+// After a restart tenants come back one by one to their texts behind what they share. What comes up
+// for each of them is told of by itself.
+TEST(LooksBelow, EventsOfOneTenantDoNotTellEverythingAnew) {
+  EngineOptions options = small_engine(1200);
+  options.kv.events_pages_max = 1024;
+  const SimulatedTierOptions tiers = tiers_of(256, {Tier::kDisk});
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  EventMirror mirror;
+  const auto answer_tenant = [&](std::uint8_t tenant) {
+    RequestSpec spec;
+    spec.prompt = conversation(tenant);
+    spec.max_tokens = 4;
+    spec.namespace_digest.bytes[0] = tenant;
+    spec.shared_prefix = {.digest = {{255}}, .tokens = 40};
+    const RequestId id = harness.submit(std::move(spec));
+    harness.run();
+    harness.engine().drain_kv_events(mirror);
+    return harness.outcome(id).stats.computed_tokens;
+  };
+  for (std::uint8_t tenant = 1; tenant < 5; ++tenant) answer_tenant(tenant);
+  settle(harness);
+  harness.restart();
+  mirror = EventMirror();
+  answer_tenant(1);
+  const int told_anew = mirror.cleared_events;
+  for (std::uint8_t tenant = 2; tenant < 5; ++tenant) EXPECT_EQ(answer_tenant(tenant), 2);
+  EXPECT_EQ(mirror.cleared_events, told_anew);
+  EXPECT_EQ(std::ssize(mirror.pages), harness.engine().kv().usage().total_tokens() / 4);
 }
 
 // Four texts that nobody shares, on a disk that has them alone.
