@@ -3,7 +3,8 @@
 // are; only the model is the stamp model, of every kind that there are pools for, and time and luck
 // are drawn.
 //
-// What was purged while nobody asked for it is found in no tier until somebody asks again.
+// What was purged while nobody asked for it is found in no tier until somebody asks again. Who is
+// told of events alone knows of each text as much as the device has of it.
 //
 // After each step: no stamp is wrong, every output so far is the beginning of its closed form, only
 // what a fault of the model hit has failed, no request speaks after its end, and the audit finds
@@ -34,6 +35,7 @@
 #include "sim/simulated_tiers.h"
 #include "sim/simulation_plan.h"
 #include "sim/stamp_model.h"
+#include "sim/told_pages.h"
 #include "stemma/engine.h"
 
 namespace stemma {
@@ -208,6 +210,7 @@ class Simulation {
   // of them waited or ran, and of which nothing was asked since.
   std::map<std::uint8_t, std::vector<TokenId>> texts_of_;
   std::set<std::uint8_t> purged_;
+  ToldPages told_;
   std::int64_t step_ = 0;
   std::int64_t weather_until_step_ = 0;
   std::string_view held_back_;        // why the last step turned a request away

@@ -45,6 +45,7 @@ void Simulation::close_engine() {
         std::max<std::int64_t>(metric_of(*engine_, "stemma_backed_up_pages_total"), 0);
   }
   engine_.reset();
+  tally_["sim_told_anew"] += told_.forget();
 }
 
 // What only the engine knew is lost, and with it every request; what stores keep is not, but for

@@ -128,6 +128,13 @@ void draw_pools(SimulationPlan& plan, std::optional<SimulatedPools> wished, Prng
   if (plan.pools == kWindowed || plan.pools == kAllWindowed) draw_windows(plan, prng);
 }
 
+void draw_names(SimulationPlan& plan, std::uint64_t seed) {
+  Prng prng(seed);
+  KvCacheOptions& kv = plan.engine.kv;
+  if (prng.below(2) == 0) kv.namespaces_max = 1 + prng.below(7);
+  kv.events_pages_max = pick<std::int64_t>(prng, {0, 0, 4, 64, 2'000});
+}
+
 SimulationPlan draw_plan(Prng& prng) {
   SimulationPlan plan;
   plan.engine.kv.cache = prng.below(20) == 0 ? "none" : "radix";
@@ -165,7 +172,8 @@ std::string to_string(const SimulationPlan& plan) {
       "pools={} window={} windowed_pages={} cache={} page_size={} pages={} requests_max={} "
       "context={} eviction={} policy={} rule={} "
       "step_tokens={} chunk={} waiting={} watermark={} keep={} publish_outputs={} layout={} "
-      "token_us={} step_us={} families={} conversations={} namespaces={} submits={} cancels={} "
+      "token_us={} step_us={} families={} conversations={} namespaces={} names={} events={} "
+      "submits={} cancels={} "
       "stops={} model_faults={} restarts={} purges={} shares={} audit={} wrong_audits={}",
       pools_name(plan.pools), kv.window_tokens, kv.windowed_pages, kv.cache, kv.page_size, kv.pages,
       kv.requests_max, kv.context_tokens_max, kv.eviction, schedule_policy_name(scheduler.policy),
@@ -173,8 +181,9 @@ std::string to_string(const SimulationPlan& plan) {
       scheduler.chunk_tokens_max, scheduler.waiting_max, scheduler.watermark_pages,
       scheduler.keep_for_waiting, scheduler.publish_outputs, static_cast<int>(plan.device_layout),
       plan.token_us, plan.step_us_max, plan.families, plan.conversations, plan.namespaces,
-      plan.submits, plan.cancels, plan.stops, plan.model_faults, plan.restarts, plan.purges,
-      plan.shares_in_4, plan.engine.shadow_audit_percent, plan.wrong_audits);
+      kv.namespaces_max, kv.events_pages_max, plan.submits, plan.cancels, plan.stops,
+      plan.model_faults, plan.restarts, plan.purges, plan.shares_in_4,
+      plan.engine.shadow_audit_percent, plan.wrong_audits);
   if (!plan.has_tiers) return text + " tiers=none";
   text += fmt::format(
       " host_pages={} host_layout={} host_eviction={} write={} uses={} ahead={} wait_us={} "

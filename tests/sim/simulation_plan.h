@@ -66,6 +66,8 @@ struct SimulationPlan {
 SimulationPlan draw_plan(Prng& prng);
 // Four plans in nine stay plain, and three get windows, unless something is wished for.
 void draw_pools(SimulationPlan& plan, std::optional<SimulatedPools> wished, Prng& prng);
+// Whether names of namespaces run out, and whether changes of the cache do not fit into their log.
+void draw_names(SimulationPlan& plan, std::uint64_t seed);
 // One line for people.
 std::string to_string(const SimulationPlan& plan);
 
