@@ -3,12 +3,14 @@
 // The model keeps, for each slot, which token prefix was computed into it, and which prefixes were
 // ever published. After each operation every token of every live sequence must lie in a slot with
 // exactly its prefix (a stale, doubly used or misrouted page shows), what a look-up finds must have
-// been published, all of it while nothing was evicted, and the audit must find nothing.
+// been published and not purged, all of it while nothing was evicted, and the audit must find
+// nothing. Sequences are forked, go on from what others published, and are purged as they run.
 //
 // At least 50,000 random operations a run; 1,000,000 with STEMMA_LONG_TESTS=1. Each failure names
 // its seed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <set>
@@ -114,6 +116,50 @@ class World {
 
   void abort(std::int64_t place) { at(place) = Live(); }
 
+  // A second sequence with the same text, in a place that is free, if there is one.
+  void fork(std::int64_t place) {
+    const auto unused = std::find_if(live_.begin(), live_.end(),
+                                     [](const Live& live) { return !live.sequence.valid(); });
+    Live& live = at(place);
+    if (unused == live_.end() || step_ >= 0 || live.computed == 0) return;
+    commit(place);
+    auto forked = kv_->try_fork(live.sequence, live.computed);
+    if (!forked.has_value()) return;
+    EXPECT_EQ(forked->tail_from.valid(), live.computed % kv_->page_size() != 0);
+    copy_page(content_, forked->tail_from, forked->tail_to);
+    copy_page(windowed_content_, forked->windowed_from, forked->windowed_to);
+    *unused = {.sequence = std::move(forked->sequence),
+               .tokens = live.tokens,
+               .computed = live.computed,
+               .publishes = live.publishes};
+  }
+
+  // Goes on from what others have published meanwhile of all that it will compute.
+  void adopt(std::int64_t place) {
+    Live& live = at(place);
+    note_published(live);
+    const std::int64_t computed = kv_->adopt(live.sequence, live.tokens, live.computed);
+    EXPECT_GE(computed, live.computed);
+    live.computed = computed;
+  }
+
+  void want(const std::vector<TokenId>& tokens) { kv_->want(ns_, tokens, turn_++); }
+
+  void evict(std::int64_t pages) {
+    if (step_ < 0) kv_->evict(pages);
+  }
+
+  // Nothing is found any more, and whoever has begun publishes nothing.
+  void purge() {
+    if (step_ >= 0) return;
+    ASSERT_TRUE(kv_->purge({}).ok());
+    published_.clear();
+    for (Live& live : live_) {
+      if (live.sequence.valid()) live.publishes = !kv_->shares();
+    }
+    EXPECT_EQ(kv_->usage().evictable_tokens, 0);
+  }
+
   void toggle_step() {
     if (step_ < 0) {
       step_ = kv_->begin_step();
@@ -156,6 +202,7 @@ class World {
     Sequence sequence;
     std::vector<TokenId> tokens;
     std::int64_t computed = 0;
+    bool publishes = true;  // it was not purged
 
     std::int64_t size() const { return static_cast<std::int64_t>(tokens.size()); }
     std::span<const TokenId> known() const {
@@ -203,8 +250,14 @@ class World {
     return hash;
   }
 
+  void copy_page(std::vector<std::uint64_t>& content, PageId from, PageId to) const {
+    if (!from.valid()) return;
+    const std::int64_t size = kv_->page_size();
+    std::copy_n(content.begin() + from.value() * size, size, content.begin() + to.value() * size);
+  }
+
   void note_published(const Live& live) {
-    if (!kv_->shares()) {
+    if (!kv_->shares() || !live.publishes) {
       return;
     }
     for (std::int64_t end = kv_->page_size(); end <= live.computed; end += kv_->page_size()) {
@@ -232,6 +285,7 @@ class World {
   std::vector<std::uint64_t> windowed_content_;
   std::set<std::uint64_t> published_;
   std::int64_t step_ = -1;
+  std::int64_t turn_ = 0;  // of the next want
   std::vector<Live> live_;
 };
 
@@ -243,13 +297,26 @@ std::vector<TokenId> random_prompt(Prng& prng) {
   return tokens;
 }
 
+// What is no sequence's own.
+void random_event(World& world, Prng& prng) {
+  const std::int64_t choice = prng.below(8);
+  if (choice < 4) return world.want(random_prompt(prng));
+  if (choice < 6) return world.evict(prng.below(4));
+  choice == 6 ? world.kv().forget_wants() : world.purge();
+}
+
 void random_operation(World& world, Prng& prng) {
+  if (prng.below(12) == 0) return random_event(world, prng);
   const std::int64_t place = prng.below(world.places());
   if (!world.is_live(place)) {
     return world.begin(place, random_prompt(prng));
   }
-  const std::int64_t choice = prng.below(22);
-  if (choice >= 20) {
+  const std::int64_t choice = prng.below(26);
+  if (choice >= 24) {
+    world.fork(place);
+  } else if (choice >= 22) {
+    world.adopt(place);
+  } else if (choice >= 20) {
     world.advance(place);
   } else if (choice < 11) {
     world.compute(place, 1 + prng.below(6), static_cast<TokenId>(prng.below(2)));
