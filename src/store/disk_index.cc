@@ -33,6 +33,9 @@ constexpr std::size_t kTextBytes = 64;
 constexpr std::size_t kCheckedAt = 8;
 constexpr std::size_t kPieceBytes = 1 << 20;
 
+// Of a new file, made durable at once: a slow disk comes further with each call.
+constexpr std::size_t kNewPieceBytes = 4 << 20;
+
 enum class Kind : std::uint32_t { kPut = 1, kRemove = 2, kDescribe = 3 };
 
 constexpr std::uint32_t kUnread = 1;  // a flag
@@ -196,6 +199,7 @@ Result<IndexContents> DiskIndex::load(std::int64_t deadline_us) {
 Status DiskIndex::append(const IndexCells& cells, std::int64_t deadline_us) {
   STEMMA_CHECK(usable_, "after a failed append the index is written anew");
   if (cells.empty()) return {};
+  stop_rewriting();
   usable_ = false;
   STEMMA_RETURN_IF_ERROR(write(*file_, file_bytes_, cells.bytes(), deadline_us));
   STEMMA_RETURN_IF_ERROR(sync(*file_, deadline_us));
@@ -205,14 +209,22 @@ Status DiskIndex::append(const IndexCells& cells, std::int64_t deadline_us) {
 }
 
 Status DiskIndex::rewrite(FunctionRef<bool(IndexCells&)> next, std::int64_t deadline_us) {
-  STEMMA_ASSIGN_OR_RETURN(const DiskFileId file,
-                          files_.create(kNewName, DiskAccess::kBuffered, deadline_us));
-  std::int64_t bytes = 0;
-  if (Status filled = fill(file, next, bytes, deadline_us); !filled.ok()) {
-    files_.close(file);
+  const bool goes_on = is_rewriting();
+  if (!goes_on) rewrite_or_none_.emplace();
+  const bool was_full = rewrite_or_none_->is_full();
+  if (Status filled = fill(next, deadline_us); !filled.ok()) {
+    if (filled.error().code == ErrorCode::kDeadline) return filled;
+    stop_rewriting();
     ignore_error(files_.remove(kNewName, deadline_us), "the next rewrite truncates it");
     return filled;
   }
+  // Giving the name cannot go on in a later call: it has the time of a whole one.
+  if (goes_on && !was_full) {
+    return Error{ErrorCode::kDeadline, files_.directory() + "/index: its name comes next"};
+  }
+  const DiskFileId file = *rewrite_or_none_->file;
+  const std::int64_t bytes = rewrite_or_none_->bytes;
+  rewrite_or_none_.reset();
   // From here on nobody knows which of the two files has the name.
   usable_ = false;
   Status named = files_.rename(kNewName, kName, deadline_us);
@@ -228,17 +240,30 @@ Status DiskIndex::rewrite(FunctionRef<bool(IndexCells&)> next, std::int64_t dead
   return {};
 }
 
-Status DiskIndex::fill(DiskFileId file, FunctionRef<bool(IndexCells&)> next, std::int64_t& bytes,
-                       std::int64_t deadline_us) {
-  IndexCells cells;
-  for (bool more = true; more;) {
-    more = next(cells);
-    if (more && cells.bytes().size() < kPieceBytes) continue;
-    STEMMA_RETURN_IF_ERROR(write(file, bytes, cells.bytes(), deadline_us));
-    bytes += std::ssize(cells.bytes());
-    cells.clear();
+// A piece whose sync was given up is written again too: what became of that sync nobody knows, and
+// one more would say nothing of what was written before it.
+Status DiskIndex::fill(FunctionRef<bool(IndexCells&)> next, std::int64_t deadline_us) {
+  Rewrite& rewrite = *rewrite_or_none_;
+  if (!rewrite.file.has_value()) {
+    STEMMA_ASSIGN_OR_RETURN(rewrite.file,
+                            files_.create(kNewName, DiskAccess::kBuffered, deadline_us));
   }
-  return sync(file, deadline_us);
+  while (!rewrite.is_full()) {
+    while (rewrite.more && rewrite.cells.bytes().size() < kNewPieceBytes) {
+      rewrite.more = next(rewrite.cells);
+    }
+    STEMMA_RETURN_IF_ERROR(write(*rewrite.file, rewrite.bytes, rewrite.cells.bytes(), deadline_us));
+    STEMMA_RETURN_IF_ERROR(sync(*rewrite.file, deadline_us));
+    rewrite.bytes += std::ssize(rewrite.cells.bytes());
+    rewrite.cells.clear();
+  }
+  return {};
+}
+
+void DiskIndex::stop_rewriting() {
+  if (!is_rewriting()) return;
+  if (rewrite_or_none_->file.has_value()) files_.close(*rewrite_or_none_->file);
+  rewrite_or_none_.reset();
 }
 
 Status DiskIndex::write(DiskFileId file, std::int64_t offset_bytes,

@@ -7,7 +7,7 @@
 // lies is harmless: frames say themselves whose they are, and are verified when they are read.
 //
 // Thread:     one at a time.
-// Memory:     one piece of the file; load gives back what it found.
+// Memory:     one piece of the file, up to 4 MiB; load gives back what it found.
 // Cost:       append: one write and one sync. rewrite: O(records).
 // Not here:   which pages there are in memory (disk_pages), slots (disk_slabs).
 #pragma once
@@ -90,8 +90,13 @@ class DiskIndex {
   Status append(const IndexCells& cells, std::int64_t deadline_us);
 
   // Puts what `next` gives (it appends cells until it returns false) in the place of everything.
-  // After an error the old file is as good as before, unless usable() says otherwise.
+  // After an error the old file is as good as before, unless usable() says otherwise. Where the
+  // time was too short for a large index, is_rewriting(): the next call goes on from there, and
+  // `next` is to go on from what it gave. What is appended in between makes it begin anew.
   Status rewrite(FunctionRef<bool(IndexCells&)> next, std::int64_t deadline_us);
+  bool is_rewriting() const noexcept { return rewrite_or_none_.has_value(); }
+  // The next one begins anew.
+  void stop_rewriting();
 
   // Whether append may be called.
   bool usable() const noexcept { return usable_; }
@@ -101,8 +106,15 @@ class DiskIndex {
   std::int64_t file_bytes() const noexcept { return file_bytes_; }
 
  private:
-  Status fill(DiskFileId file, FunctionRef<bool(IndexCells&)> next, std::int64_t& bytes,
-              std::int64_t deadline_us);
+  // A new file that does not have its name yet.
+  struct Rewrite {
+    std::optional<DiskFileId> file;  // none: it is still to be made
+    std::int64_t bytes = 0;          // of it that are durable
+    IndexCells cells;                // that follow
+    bool more = true;                // there are more behind these
+    bool is_full() const { return !more && cells.empty(); }
+  };
+  Status fill(FunctionRef<bool(IndexCells&)> next, std::int64_t deadline_us);
   Status write(DiskFileId file, std::int64_t offset_bytes, std::span<const std::byte> bytes,
                std::int64_t deadline_us);
   Status sync(DiskFileId file, std::int64_t deadline_us);
@@ -111,6 +123,7 @@ class DiskIndex {
   DiskFiles& files_;
   std::optional<DiskFileId> file_;
   std::int64_t file_bytes_ = 0;
+  std::optional<Rewrite> rewrite_or_none_;
   bool usable_ = false;
   bool sync_failed_ = false;
 };

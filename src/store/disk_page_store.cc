@@ -78,6 +78,7 @@ DiskPageStore::~DiskPageStore() {
   if (!opened_in_.is_here()) return;
   const bool hangs = files_->overdue(DiskLane::kWrite) > 0;
   if (!changed_ || read_only_ || hangs || !index_.usable()) return;
+  index_.stop_rewriting();  // it may have pages that have gone since
   ignore_error(rewrite(clock_.now_us() + kClosingUs), "the index is right without it");
 }
 

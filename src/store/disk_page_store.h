@@ -9,7 +9,8 @@
 //
 // Thread:     as PageStore: lookup, describe, usage and visit_metrics from any thread, one reader,
 //             one writer.                                    Invariants: I8, I9, I10.
-// Memory:     the index, about 220 bytes a page, and the buffers of the files.
+// Memory:     the index, about 220 bytes a page, while it is written anew 120 more, and the buffers
+//             of the files.
 // Cost:       lookup: a hash a key, under a mutex that is never held during I/O, nor for longer
 //             than a call's own pages take, those of a slab, or a piece of all.
 // Not here:   the parts: disk_files (operations), disk_index (the log), disk_slabs (slots),
@@ -114,6 +115,12 @@ class DiskPageStore final : public PageStore {
   struct RankedPage {
     DiskPages::Rank rank;
     IndexedPage page;
+  };
+  // What the index is being made anew from.
+  struct Snapshot {
+    IndexCells descriptions;
+    std::vector<RankedPage> pages;
+    std::size_t next = 0;
   };
   struct Sought {
     PageRead* read = nullptr;
@@ -234,6 +241,7 @@ class DiskPageStore final : public PageStore {
 
   // Of who has the turn.
   DiskIndex index_;
+  Snapshot snapshot_;  // while it is written anew
   std::atomic<std::int64_t> index_bytes_ = 0;
   bool unread_pages_ = false;             // some may be
   bool removals_unsynced_ = false;        // of slabs: a loss of power may bring them back

@@ -15,7 +15,7 @@ namespace stemma {
 // nothing is: it could undo what comes after it.
 bool DiskPageStore::ready(std::int64_t deadline_us) {
   if (read_only_ || files_->overdue(DiskLane::kWrite) > 0) return false;
-  if (index_.usable() && doubtful_.empty()) return true;
+  if (index_.usable() && doubtful_.empty() && !index_.is_rewriting()) return true;
   if (!compact(deadline_us).ok()) return false;
   settle(std::exchange(doubtful_, {}), /*durable=*/true);
   return true;
@@ -71,20 +71,20 @@ Status DiskPageStore::compact(std::int64_t deadline_us) {
   return done;
 }
 
+// A large index may take several calls; until it is there nothing else is written, so that what it
+// is made from is still all that there is.
 Status DiskPageStore::rewrite(std::int64_t deadline_us) {
-  const IndexCells descriptions = describe_all();
-  const std::vector<RankedPage> pages = all_pages();
-  std::size_t next = 0;
-  bool described = false;
+  if (!index_.is_rewriting()) snapshot_ = {describe_all(), all_pages(), 0};
   Status done = index_.rewrite(
-      [&](IndexCells& cells) {
-        if (!described) cells.add(descriptions);
-        described = true;
-        if (next == pages.size()) return false;
-        cells.put(pages[next++].page);
+      [this](IndexCells& cells) {
+        cells.add(snapshot_.descriptions);
+        snapshot_.descriptions.clear();
+        if (snapshot_.next == snapshot_.pages.size()) return false;
+        cells.put(snapshot_.pages[snapshot_.next++].page);
         return true;
       },
       deadline_us);
+  if (!index_.is_rewriting()) snapshot_ = {};
   index_bytes_ = index_.file_bytes();
   counters_.rewrites += done.ok() ? 1 : 0;
   return done;

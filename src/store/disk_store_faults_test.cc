@@ -294,6 +294,38 @@ TEST_F(DiskStoreFaults, EveryCallReturnsByItsDeadlineWhateverTheDiskDoes) {
   }
 }
 
+// A page goes when a new index that has it has been begun, and not been given its name.
+TEST_F(DiskStoreFaults, AnIndexThatIsWrittenInSeveralCallsHasNothingThatWentMeanwhile) {
+  constexpr std::int64_t kOperationUs = 1'000;
+  DiskStoreFixture f(26);
+  ASSERT_TRUE(f.open());
+  const auto pages = make_pages(small_format(), 26, 200);
+  f.put_all(std::span(pages).first(90));
+  const std::int64_t rewrites = f.metric("index_rewrites_total");
+  f.disk.faults.latency_us = kOperationUs;
+  const auto time_for_a_page = [&] { return f.clock.now_us() + 9 * kOperationUs / 2; };
+  std::size_t next = 90;
+  while (put(*f.store, pages[next], time_for_a_page()) == PageVerdict::kDone) {
+    next = next == 199 ? 0 : next + 1;
+  }
+  ASSERT_EQ(f.metric("index_rewrites_total"), rewrites);
+  ASSERT_GT(f.metric("written_pages_total"), 500) << "until the index is full";
+  f.disk.faults = {};
+  f.disk.let_go();
+  const TestPage& gone = pages[next - 1];
+  const PageRemoval removal{gone.key(), gone.frame()};
+  f.store->remove(std::span(&removal, 1), f.soon());
+  EXPECT_EQ(f.put(pages[next]), PageVerdict::kDone);
+  EXPECT_EQ(f.metric("index_rewrites_total"), rewrites + 1);
+  EXPECT_EQ(f.metric("removed_pages_total"), 1);
+  const std::int64_t right = f.count_right(pages);
+  f.crash();
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.count_right(pages), right);
+  EXPECT_EQ(f.serve(pages[next]), Served::kRight);
+  EXPECT_EQ(f.serve(gone), Served::kMiss);
+}
+
 TEST_F(DiskStoreFaults, NothingIsWrittenWhileAnOperationIsOverdue) {
   DiskStoreFixture f(7);
   ASSERT_TRUE(f.open());

@@ -1,0 +1,92 @@
+// The index of a disk: what is written anew comes to its end, however short the time of a call is.
+#include "store/disk_index.h"
+
+#include <gtest/gtest.h>
+
+#include "store/simulated_disk.h"
+
+namespace stemma {
+namespace {
+
+constexpr std::int64_t kOperationUs = 1'000;
+
+IndexedPage page_of(std::int32_t number) {
+  IndexedPage page;
+  page.slot = {0, number};
+  page.key.bytes[0] = static_cast<std::uint8_t>(number);
+  page.key.bytes[1] = static_cast<std::uint8_t>(number >> 8);
+  page.key.bytes[2] = static_cast<std::uint8_t>(number >> 16);
+  return page;
+}
+
+// An index of several pieces, on a disk on which every operation takes its time.
+class DiskIndexRewrite : public ::testing::Test {
+ protected:
+  static constexpr std::int32_t kPages = 100'000;
+
+  DiskIndexRewrite() { disk_.faults.latency_us = kOperationUs; }
+
+  // So many operations have time, and the one after them has half of what it needs.
+  Status rewrite(std::int64_t operations) {
+    disk_.let_go();
+    return index_.rewrite(
+        [this](IndexCells& cells) {
+          if (next_ == kPages) return false;
+          cells.put(page_of(next_++));
+          return true;
+        },
+        clock_.now_us() + operations * kOperationUs + kOperationUs / 2);
+  }
+
+  IndexContents reread() {
+    disk_.let_go();
+    DiskIndex again(*files_);
+    return again.load(clock_.now_us() + 1'000'000).value();
+  }
+
+  FakeClock clock_;
+  SimulatedDisk disk_{1, clock_};
+  std::unique_ptr<DiskFiles> files_ = disk_.open();
+  DiskIndex index_{*files_};
+  std::int32_t next_ = 0;  // to be written
+};
+
+TEST_F(DiskIndexRewrite, GoesOnInTheNextCallWhereTheTimeIsOver) {
+  int calls = 1;
+  while (!rewrite(2).ok()) {
+    ASSERT_TRUE(index_.is_rewriting());
+    ASSERT_LT(++calls, 20) << "each call is to come further";
+  }
+  EXPECT_GT(calls, 3);
+  EXPECT_FALSE(index_.is_rewriting());
+  EXPECT_TRUE(index_.usable());
+  const IndexContents contents = reread();
+  EXPECT_EQ(contents.bad_cells, 0);
+  ASSERT_EQ(std::ssize(contents.pages), kPages);
+  for (std::int32_t i = 0; i < kPages; ++i) {
+    ASSERT_EQ(contents.pages[static_cast<std::size_t>(i)].key, page_of(i).key) << i;
+  }
+}
+
+TEST_F(DiskIndexRewrite, BeginsAnewWhereSomethingWasAppendedInBetween) {
+  next_ = kPages - 1;
+  ASSERT_TRUE(rewrite(5).ok()) << "of one page";
+  next_ = 0;
+  ASSERT_FALSE(rewrite(3).ok());
+  ASSERT_TRUE(index_.is_rewriting());
+  disk_.let_go();
+  IndexCells more;
+  more.put(page_of(kPages));
+  ASSERT_TRUE(index_.append(more, clock_.now_us() + 1'000'000).ok());
+  EXPECT_FALSE(index_.is_rewriting());
+  EXPECT_EQ(std::ssize(reread().pages), 2);
+}
+
+TEST_F(DiskIndexRewrite, OfOnePieceIsDoneInOneCall) {
+  next_ = kPages - 10;
+  EXPECT_TRUE(rewrite(5).ok()) << "made, written, synced, named, and the name synced";
+  EXPECT_EQ(std::ssize(reread().pages), 10);
+}
+
+}  // namespace
+}  // namespace stemma
