@@ -184,10 +184,10 @@ class DiskPageStore final : public PageStore {
   Error cannot_be_written() const;
   Status remove_strays(std::int64_t deadline_us);
   PurgeOutcome purge_all(std::int64_t deadline_us);
-  PurgeOutcome purge_named(FunctionRef<bool(const DiskPages::Page&)> is_named,
+  PurgeOutcome purge_named(std::span<const NamespaceFamily> sorted, std::int64_t pages_before,
                            std::int64_t deadline_us);
-  std::size_t take_out(FunctionRef<bool(const DiskPages::Page&)> is_named, std::size_t first_bucket,
-                       std::int64_t& pages);
+  std::set<std::int32_t> slabs_of(std::span<const NamespaceFamily> families) const;
+  std::int64_t take_out(FunctionRef<bool(const DiskPages::Page&)> is_named, SlotRef& next);
   Status read_unread(std::int64_t deadline_us, std::int64_t& slots_done);
   Status read_unread_of(std::int32_t number, std::int64_t deadline_us, std::int64_t& slots_done);
   bool note_header(SlotRef slot, const Result<PageFrameView>& view);

@@ -114,7 +114,6 @@ std::vector<DiskPageStore::RankedPage> DiskPageStore::all_pages() {
       pages.push_back({DiskPages::rank_of(page),
                        {page.key, page.owner->digest, page.slot, page.generation, page.stored_at_s,
                         page.ordinal, page.unread}});
-      return true;
     });
   } while (bucket != 0);
   std::ranges::sort(pages, {}, &RankedPage::rank);

@@ -1,12 +1,12 @@
-// A purge of namespaces goes through the map in pieces. The pages of a piece leave the map, so that
-// nobody finds them, and the index forgets them. Then the headers of all frames are overwritten
-// that nobody is to find: of those just removed, of those that were evicted or dropped before, and
-// of those that were never confirmed. A header that is overwritten makes no frame: an index that
-// has to be made anew from the frames, or whose record of the removal is lost, does not bring it
-// back. Slots remember that they are stale until that is durable, whatever fails in between: a page
-// is never forgotten that a restart could find. A removal of single pages lasts by the same way.
-// Where records of the index were lost, slots may hold other frames than it says: the headers of
-// those pages are read first that nobody has read since.
+// A purge of namespaces goes, in pieces, through the slabs that hold pages of them. The pages of a
+// piece leave the map, so that nobody finds them, and the index forgets them. Then the headers of
+// all frames are overwritten that nobody is to find: of those just removed, of those that were
+// evicted or dropped before, and of those that were never confirmed. A header that is overwritten
+// makes no frame: an index that has to be made anew from the frames, or whose record of the removal
+// is lost, does not bring it back. Slots remember that they are stale until that is durable,
+// whatever fails in between: a page is never forgotten that a restart could find. A removal of
+// single pages lasts by the same way. Where records of the index were lost, slots may hold other
+// frames than it says: the headers of those pages are read first that nobody has read since.
 //
 // Slabs of which nobody knows whose pages they hold go first, as files: they could not be opened,
 // or could not be removed when they were to go; or they were removed, to make room, and would be
@@ -23,8 +23,9 @@
 namespace stemma {
 namespace {
 
-// Pages between two commits: their cells fit the index before it has to be written anew.
-constexpr std::int64_t kPiecePages = 512;
+// Pages between two commits: their cells fit the index before it has to be written anew. And slots,
+// or families of namespaces, that are gone through at once while a look-up of pages waits.
+constexpr std::int32_t kPiecePages = 512;
 
 // Slots between two syncs: also a slow disk comes further with each call.
 constexpr std::size_t kPieceSlots = 64;
@@ -40,12 +41,11 @@ PurgeOutcome DiskPageStore::purge_behind(std::span<const NamespaceFamily> namesp
   const std::lock_guard turn(turn_);
   if (!ready(deadline_us)) return {.status = cannot_be_written()};
   if (Status gone = remove_strays(deadline_us); !gone.ok()) return {.status = std::move(gone)};
-  const bool all = namespaces.empty() && pages_before == 0;
-  const auto is_named = [&](const DiskPages::Page& page) {
-    return (page.ordinal < 0 || page.ordinal >= pages_before) &&
-           is_of_any(page.owner->digest, namespaces);
-  };
-  PurgeOutcome outcome = all ? purge_all(deadline_us) : purge_named(is_named, deadline_us);
+  std::vector<NamespaceFamily> sorted(namespaces.begin(), namespaces.end());
+  std::ranges::sort(sorted);
+  const bool all = sorted.empty() && pages_before == 0;
+  PurgeOutcome outcome =
+      all ? purge_all(deadline_us) : purge_named(sorted, pages_before, deadline_us);
   // A slab that had to go for the index' sake may be one more.
   if (outcome.status.ok()) outcome.status = remove_strays(deadline_us);
   return outcome;
@@ -114,40 +114,62 @@ PurgeOutcome DiskPageStore::purge_all(std::int64_t deadline_us) {
   return outcome;
 }
 
-PurgeOutcome DiskPageStore::purge_named(FunctionRef<bool(const DiskPages::Page&)> is_named,
-                                        std::int64_t deadline_us) {
+// Each call that is asked for more has removed some, however many pages it had to look at.
+PurgeOutcome DiskPageStore::purge_named(std::span<const NamespaceFamily> sorted,
+                                        std::int64_t pages_before, std::int64_t deadline_us) {
   PurgeOutcome outcome;
-  std::size_t bucket = 0;
-  do {
-    if (bucket != 0 && clock_.now_us() >= deadline_us) {
+  const auto is_named = [&](const DiskPages::Page& page) {
+    const bool is_behind = page.ordinal < 0 || page.ordinal >= pages_before;
+    return is_behind &&
+           (sorted.empty() || std::ranges::binary_search(sorted, family_of(page.owner->digest)));
+  };
+  std::int64_t uncommitted = 0;
+  for (const std::int32_t slab : slabs_of(sorted)) {
+    for (SlotRef next = {slab, 0}; next.slot >= 0;) {
+      const std::int64_t taken = take_out(is_named, next);
+      outcome.pages += taken;
+      uncommitted += taken;
+      if (uncommitted < kPiecePages) continue;
+      outcome.status = commit(IndexCells(), deadline_us);
+      if (!outcome.status.ok()) return outcome;
+      uncommitted = 0;
+      if (clock_.now_us() < deadline_us) continue;
       outcome.status = Error{ErrorCode::kDeadline, files_->directory() + ": more is to be purged"};
       return outcome;
     }
-    bucket = take_out(is_named, bucket, outcome.pages);
-    outcome.status = commit(IndexCells(), deadline_us);
-    if (!outcome.status.ok()) return outcome;
-  } while (bucket != 0);
+  }
+  outcome.status = commit(IndexCells(), deadline_us);
+  if (!outcome.status.ok()) return outcome;
   std::int64_t slots_done = 0;
   outcome.status = blank_stale(deadline_us, slots_done);
   outcome.advanced = slots_done > 0;
   return outcome;
 }
 
-// The next pages out of the map, whose removal goes with the next commit. The bucket to go on from,
-// 0 at the end.
-std::size_t DiskPageStore::take_out(FunctionRef<bool(const DiskPages::Page&)> is_named,
-                                    std::size_t first_bucket, std::int64_t& pages) {
+std::set<std::int32_t> DiskPageStore::slabs_of(std::span<const NamespaceFamily> families) const {
+  std::set<std::int32_t> slabs;
+  do {
+    const auto piece = families.first(std::min<std::size_t>(kPiecePages, families.size()));
+    families = families.subspan(piece.size());
+    const std::lock_guard lock(mutex_);
+    slabs.merge(pages_.slabs_of(piece));
+  } while (!families.empty());
+  return slabs;
+}
+
+// The next pages of a slab out of the map, whose removal goes with the next commit: how many.
+// `next` is where to go on, no slot at the slab's end.
+std::int64_t DiskPageStore::take_out(FunctionRef<bool(const DiskPages::Page&)> is_named,
+                                     SlotRef& next) {
   const std::lock_guard lock(mutex_);
   std::vector<DiskPages::Page*> found;
-  const std::size_t next = pages_.visit_some(first_bucket, kPiecePages, [&](DiskPages::Page& page) {
-    const bool named = is_named(page);
-    if (named) found.push_back(&page);
-    return named;
+  next.slot = pages_.visit_slots(next.slab, next.slot, kPiecePages, [&](DiskPages::Page& page) {
+    if (is_named(page)) found.push_back(&page);
   });
+  if (next.slot == 0) next.slot = -1;
   for (DiskPages::Page* const page : found) drop(*page, /*reusable=*/true);
-  pages += std::ssize(found);
   counters_.purged_pages += std::ssize(found);
-  return next;
+  return std::ssize(found);
 }
 
 // Once all have been read, not again.

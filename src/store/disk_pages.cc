@@ -128,16 +128,47 @@ DiskPages::Page* DiskPages::find_in_slot_or_null(SlotRef slot) {
   return held->second.by_slot[at];
 }
 
+// A family is how its digests begin, which are in order.
+std::set<std::int32_t> DiskPages::slabs_of(std::span<const NamespaceFamily> families) const {
+  std::set<std::int32_t> slabs;
+  if (families.empty()) {
+    for (const auto& [number, slab] : slabs_) slabs.insert(number);
+  }
+  for (const NamespaceFamily& family : families) {
+    NamespaceDigest least;
+    std::ranges::copy(family.bytes, least.bytes.begin());
+    for (auto named = namespaces_.lower_bound(least);
+         named != namespaces_.end() && family_of(named->first) == family; ++named) {
+      for (const auto& [number, pages] : named->second.pages_of_slab) slabs.insert(number);
+    }
+  }
+  return slabs;
+}
+
+std::int32_t DiskPages::visit_slots(std::int32_t slab, std::int32_t first_slot,
+                                    std::int32_t slots_max, FunctionRef<void(Page&)> visitor) {
+  const auto held = slabs_.find(slab);
+  if (held == slabs_.end()) return 0;
+  const std::vector<Page*>& by_slot = held->second.by_slot;
+  const auto first = std::min(static_cast<std::size_t>(first_slot), by_slot.size());
+  const auto end = std::min(first + static_cast<std::size_t>(slots_max), by_slot.size());
+  for (Page* const page : std::span(by_slot).subspan(first, end - first)) {
+    if (page != nullptr) visitor(*page);
+  }
+  return end == by_slot.size() ? 0 : static_cast<std::int32_t>(end);
+}
+
 // Many buckets are empty: looking at them costs too, and ends a call as pages do.
 std::size_t DiskPages::visit_some(std::size_t first_bucket, std::int64_t pages_max,
-                                  FunctionRef<bool(Page&)> visitor) {
+                                  FunctionRef<void(const Page&)> visitor) const {
   constexpr std::size_t kBucketsMax = 1 << 16;
   const std::size_t end = std::min(pages_.bucket_count(), first_bucket + kBucketsMax);
   std::int64_t visited = 0;
   std::size_t bucket = first_bucket;
   for (; bucket < end && visited < pages_max; ++bucket) {
     for (auto at = pages_.begin(bucket); at != pages_.end(bucket); ++at) {
-      visited += visitor(at->second) ? 1 : 0;
+      visitor(at->second);
+      ++visited;
     }
   }
   return bucket == pages_.bucket_count() ? 0 : bucket;

@@ -9,13 +9,14 @@
 // Thread:     one at a time (the store holds a mutex).
 // Memory:     about 220 bytes a page, 8 a slot, and 50 for each slab that a namespace has pages in.
 // Cost:       O(log slabs) an operation, and the slabs of a namespace when it becomes current;
-//             pages_of_slab: its slots.
+//             pages_of_slab: its slots; slabs_of: O(log namespaces) a family, and what it finds.
 // Not here:   files (disk_slabs, disk_index).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,11 +92,18 @@ class DiskPages {
   bool slab_is_in_use(std::int32_t slab) const;
   std::vector<Page*> pages_of_slab(std::int32_t slab);
 
-  // Calls visitor with pages, in no order, until it has said true of `pages_max` or the end is
-  // reached. It goes through buckets of the map from `first_bucket` on; returns the bucket to go on
-  // from, 0 at the end. Until then nothing may be inserted; visitor must not erase.
+  // The slabs that hold pages of these families of namespaces; of any where none is named.
+  std::set<std::int32_t> slabs_of(std::span<const NamespaceFamily> families) const;
+  // Calls visitor, which must not erase, with the pages that lie in so many slots of a slab, from
+  // `first_slot` on. The slot to go on from; 0 at the end.
+  std::int32_t visit_slots(std::int32_t slab, std::int32_t first_slot, std::int32_t slots_max,
+                           FunctionRef<void(Page&)> visitor);
+
+  // Calls visitor with pages, in no order, with about `pages_max` at most. It goes through buckets
+  // of the map from `first_bucket` on; returns the bucket to go on from, 0 at the end. Until then
+  // nothing may be inserted; visitor must not erase.
   std::size_t visit_some(std::size_t first_bucket, std::int64_t pages_max,
-                         FunctionRef<bool(Page&)> visitor);
+                         FunctionRef<void(const Page&)> visitor) const;
 
   // The coldest of a size, of the smallest that has any, for which `suits` says true; null if there
   // is none.

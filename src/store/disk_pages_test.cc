@@ -106,7 +106,7 @@ TEST(DiskPages, AreVisitedAPieceAtATime) {
     std::int64_t visited = 0;
     bucket = pages.visit_some(bucket, 100, [&](const DiskPages::Page& page) {
       EXPECT_TRUE(seen.insert(page.key).second);
-      return ++visited > 0;
+      ++visited;
     });
     EXPECT_LE(visited, 100 + 20) << "a bucket is not left half seen";
   } while (bucket != 0);
@@ -119,13 +119,55 @@ TEST(DiskPages, ThatGoBetweenTwoPiecesTakeNoOthersWithThem) {
   std::set<PageKey> seen;
   std::size_t bucket = 0;
   for (std::int64_t i = 0; i == 0 || bucket != 0; ++i) {
-    bucket = pages.visit_some(
-        bucket, 50, [&](const DiskPages::Page& page) { return seen.insert(page.key).second; });
+    bucket =
+        pages.visit_some(bucket, 50, [&](const DiskPages::Page& page) { seen.insert(page.key); });
     const PageKey gone = page_of(i, 1, {}).key;
     pages.erase(*pages.find_or_null(gone));
     seen.insert(gone);
   }
   EXPECT_EQ(std::ssize(seen), count);
+}
+
+// Two namespaces in slabs 0 to 3, a third in slab 3 alone, and holes.
+void insert_in_slabs(DiskPages& pages) {
+  for (std::int32_t i = 0; i < 400; ++i) {
+    const SlotRef slot = {i / 100, 2 * (i % 100)};
+    const int owner = i >= 390 ? 3 : 1 + i % 2;
+    pages.insert(page_of(i, static_cast<std::uint8_t>(owner), slot), 512, DiskPages::Warmth::kUsed);
+  }
+}
+
+TEST(DiskPages, KnowInWhichSlabsANamespaceHasSome) {
+  DiskPages pages;
+  insert_in_slabs(pages);
+  const auto slabs_of = [&pages](std::vector<int> owners) {
+    std::vector<NamespaceFamily> families;
+    for (const int owner : owners) families.push_back(family_of(digest_of(owner)));
+    return pages.slabs_of(families);
+  };
+  using Slabs = std::set<std::int32_t>;
+  EXPECT_EQ(slabs_of({3}), (Slabs{3}));
+  EXPECT_EQ(slabs_of({3, 1}), (Slabs{0, 1, 2, 3}));
+  EXPECT_EQ(slabs_of({0}), Slabs());
+  EXPECT_EQ(slabs_of({}), (Slabs{0, 1, 2, 3})) << "of none is of all";
+  for (std::int32_t i = 390; i < 400; ++i) pages.erase(*pages.find_or_null(page_of(i, 3, {}).key));
+  EXPECT_EQ(slabs_of({3}), Slabs());
+}
+
+TEST(DiskPages, OfASlabAreVisitedAFewSlotsAtATime) {
+  DiskPages pages;
+  insert_in_slabs(pages);
+  std::vector<std::int32_t> seen;
+  std::int32_t slot = 0;
+  do {
+    const std::size_t before = seen.size();
+    slot = pages.visit_slots(2, slot, 16,
+                             [&](const DiskPages::Page& page) { seen.push_back(page.slot.slot); });
+    EXPECT_LE(seen.size() - before, 8u) << "every other slot has a page";
+  } while (slot != 0);
+  EXPECT_EQ(seen.size(), 100u);
+  EXPECT_TRUE(std::ranges::is_sorted(seen));
+  EXPECT_EQ(pages.visit_slots(7, 0, 16, [](const DiskPages::Page&) { FAIL(); }), 0) << "no slab";
 }
 
 }  // namespace
