@@ -60,12 +60,8 @@ Result<StreamSocket> RedisConnection::connect(const RedisEndpoint& endpoint, Hos
                                               const Clock& clock, std::int64_t deadline_us) {
   STEMMA_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
                           lookup.resolve(endpoint, clock, deadline_us));
-  // "localhost" has two, and servers listen at one of them.
-  for (std::size_t i = 0; i + 1 < addresses.size(); ++i) {
-    auto socket = StreamSocket::connect(addresses[i], clock, deadline_us);
-    if (socket.ok()) return socket;
-  }
-  return StreamSocket::connect(addresses.back(), clock, deadline_us);
+  // "localhost" has two, and servers listen at one of them; elsewhere IPv6 may lead nowhere.
+  return StreamSocket::connect_any(addresses, clock, deadline_us);
 }
 
 Status RedisConnection::log_in(const RedisLogin& login, std::int64_t deadline_us) {

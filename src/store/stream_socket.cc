@@ -49,6 +49,18 @@ Result<StreamSocket> StreamSocket::connect(const SocketAddress& address, const C
   return socket;
 }
 
+Result<StreamSocket> StreamSocket::connect_any(std::span<const SocketAddress> addresses,
+                                               const Clock& clock, std::int64_t deadline_us) {
+  STEMMA_CHECK(!addresses.empty(), "there is somewhere to connect to");
+  for (; addresses.size() > 1; addresses = addresses.subspan(1)) {
+    const std::int64_t now_us = clock.now_us();
+    const std::int64_t share_us = (deadline_us - now_us) / std::ssize(addresses);
+    auto socket = connect(addresses.front(), clock, now_us + share_us);
+    if (socket.ok()) return socket;
+  }
+  return connect(addresses.front(), clock, deadline_us);
+}
+
 Status StreamSocket::finish_connect(const Clock& clock, std::int64_t deadline_us) {
   STEMMA_RETURN_IF_ERROR(wait(Wait::kWritable, clock, deadline_us));
   int error = 0;

@@ -24,6 +24,10 @@ class StreamSocket {
   // kDeadline: nobody answered in time; kIo with errno: refused, unreachable.
   static Result<StreamSocket> connect(const SocketAddress& address, const Clock& clock,
                                       std::int64_t deadline_us);
+  // To the first of these where somebody answers: one that is silent leaves the others their share
+  // of the time. Else the last one's error. REQUIRES: there is one.
+  static Result<StreamSocket> connect_any(std::span<const SocketAddress> addresses,
+                                          const Clock& clock, std::int64_t deadline_us);
   StreamSocket(StreamSocket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   StreamSocket& operator=(StreamSocket&& other) noexcept;
   // Of a TCP connection what has not left yet never does.

@@ -1,4 +1,4 @@
-// A socket to Redis: what becomes of bytes whose sender has given up.
+// A socket to Redis: where it connects to, and what becomes of bytes whose sender has given up.
 #include "store/stream_socket.h"
 
 #include <arpa/inet.h>
@@ -20,13 +20,14 @@ constexpr std::int64_t kSecondUs = 1'000'000;
 // Listens on a port of its own, and reads when it is told to.
 class SlowPeer {
  public:
-  SlowPeer() : listening_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit SlowPeer(int waiting_max = 1)
+      : listening_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in here = {};
     here.sin_family = AF_INET;
     here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof(here);
     EXPECT_EQ(::bind(listening_, reinterpret_cast<const sockaddr*>(&here), size), 0);
-    EXPECT_EQ(::listen(listening_, 1), 0);
+    EXPECT_EQ(::listen(listening_, waiting_max), 0);
     EXPECT_EQ(::getsockname(listening_, reinterpret_cast<sockaddr*>(&here), &size), 0);
     std::memcpy(&address_.storage, &here, sizeof(here));
     address_.size_bytes = size;
@@ -72,6 +73,49 @@ TEST(StreamSocket, WhatHasNotLeftWhenItIsClosedNeverArrives) {
     }
   }
   EXPECT_LT(peer.read_all(), taken) << "the system has not sent the rest";
+}
+
+// To whom the system says nothing any more: as many wait as may.
+class SilentPeer {
+ public:
+  SilentPeer() {
+    for (int& waiting : waiting_) {
+      waiting = ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+      const auto* const there = reinterpret_cast<const sockaddr*>(&address().storage);
+      static_cast<void>(::connect(waiting, there, address().size_bytes));
+    }
+  }
+  ~SilentPeer() {
+    for (const int waiting : waiting_) ::close(waiting);
+  }
+  SilentPeer(const SilentPeer&) = delete;
+  SilentPeer& operator=(const SilentPeer&) = delete;
+
+  const SocketAddress& address() const { return peer_.address(); }
+
+ private:
+  SlowPeer peer_{0};
+  std::array<int, 4> waiting_ = {};
+};
+
+TEST(StreamSocket, OneAddressThatIsSilentLeavesTheOthersTheirShareOfTheTime) {
+  const SilentPeer silent;
+  const SlowPeer peer;
+  const std::array addresses = {silent.address(), silent.address(), peer.address()};
+  const MonotonicClock clock;
+  const auto socket = StreamSocket::connect_any(addresses, clock, clock.now_us() + kSecondUs / 5);
+  EXPECT_TRUE(socket.ok()) << to_string(socket.error());
+}
+
+TEST(StreamSocket, OfSeveralThatAreSilentNobodyIsWaitedForBeyondTheDeadline) {
+  const SilentPeer silent;
+  const std::array addresses = {silent.address(), silent.address()};
+  const MonotonicClock clock;
+  const std::int64_t start_us = clock.now_us();
+  const auto socket = StreamSocket::connect_any(addresses, clock, start_us + kSecondUs / 20);
+  ASSERT_FALSE(socket.ok());
+  EXPECT_EQ(socket.error().code, ErrorCode::kDeadline);
+  EXPECT_GE(clock.now_us() - start_us, kSecondUs / 20);
 }
 
 TEST(StreamSocket, SaysThatNobodyListens) {
