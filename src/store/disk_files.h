@@ -11,6 +11,7 @@
 // Not here:   what the files mean (disk_slabs, disk_index).
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -35,6 +36,11 @@ enum class DiskOutcome : std::uint8_t {
   kFailed,   // sys_errno says why
   kOverdue,  // the deadline passed; it may yet take effect
 };
+
+// Whether it says that there is no room: on the file system, or in the user's share of it.
+constexpr bool is_disk_full(int sys_errno) noexcept {
+  return sys_errno == ENOSPC || sys_errno == EDQUOT;
+}
 
 struct DiskRead {
   DiskFileId file;

@@ -2,7 +2,6 @@
 // failed: then memory has less, and the slots in question are not used until the index has been
 // written anew from memory.
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "stemma/log.h"
@@ -50,7 +49,7 @@ Status DiskPageStore::append(const IndexCells& cells, std::int64_t deadline_us) 
   const bool full = index_.file_bytes() + std::ssize(cells.bytes()) > bytes_max;
   if (full) STEMMA_RETURN_IF_ERROR(compact(deadline_us));
   Status done = index_.append(cells, deadline_us);
-  if (!done.ok() && done.error().sys_errno == ENOSPC && !index_.sync_failed()) {
+  if (!done.ok() && is_disk_full(done.error().sys_errno) && !index_.sync_failed()) {
     index_was_full_ = !drop_coldest_slab(deadline_us);
     if (!index_was_full_) done = compact(deadline_us);
     if (done.ok()) done = index_.append(cells, deadline_us);
@@ -63,7 +62,7 @@ Status DiskPageStore::append(const IndexCells& cells, std::int64_t deadline_us) 
 // Writes the index anew from memory; a full disk loses its coldest slab for it.
 Status DiskPageStore::compact(std::int64_t deadline_us) {
   Status done = rewrite(deadline_us);
-  if (!done.ok() && done.error().sys_errno == ENOSPC && !index_.sync_failed() &&
+  if (!done.ok() && is_disk_full(done.error().sys_errno) && !index_.sync_failed() &&
       drop_coldest_slab(deadline_us)) {
     done = rewrite(deadline_us);
   }

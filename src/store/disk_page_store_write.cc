@@ -9,7 +9,6 @@
 // Whatever fails leaves its pages unstored, and its slots taken for as long as anything that was
 // given up could still write to them, or the index could still name them.
 #include <algorithm>
-#include <cerrno>
 #include <set>
 #include <utility>
 
@@ -161,7 +160,7 @@ bool DiskPageStore::grow(std::int64_t slot_bytes, std::int64_t deadline_us) {
   for (; slots > 0; slots /= 2) {
     const Status added = add_slab(slot_bytes, slots, deadline_us);
     if (added.ok()) return true;
-    if (added.error().sys_errno == ENOSPC && slots / 2 >= least_slots) continue;
+    if (is_disk_full(added.error().sys_errno) && slots / 2 >= least_slots) continue;
     grow_again_us_ = clock_.now_us() + kGrowAgainUs;
     if (none_may_go) drop_again_us_ = grow_again_us_;
     STEMMA_LOG(kWarning, "tier.disk.cannot_grow", kv("directory", files_->directory()),
@@ -293,7 +292,7 @@ bool DiskPageStore::write_once(std::span<Staged> staged, std::int64_t deadline_u
   bool room = true;
   for (std::size_t i = 0; i < writes.size(); ++i) {
     const DiskOutcome outcome = writes[i].outcome;
-    const bool full = outcome == DiskOutcome::kFailed && writes[i].sys_errno == ENOSPC;
+    const bool full = outcome == DiskOutcome::kFailed && is_disk_full(writes[i].sys_errno);
     room &= !full;
     for (Staged* const page : bodies[i].pages) {
       page->stored = outcome == DiskOutcome::kDone;

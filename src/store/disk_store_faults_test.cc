@@ -254,6 +254,21 @@ TEST_F(DiskStoreFaults, ADiskThatIsFullForTheIndexGivesUpASlab) {
   EXPECT_EQ(f.serve(another), Served::kRight);
 }
 
+// The system says so in another word where it is the user's share of the disk that is full.
+TEST_F(DiskStoreFaults, AQuotaThatIsReachedIsADiskThatIsFull) {
+  DiskStoreFixture f(5);
+  ASSERT_TRUE(f.open());
+  const auto pages = make_pages(small_format(), 5, 30);
+  f.put_all(pages);
+  f.disk.faults.full_errno = EDQUOT;
+  f.disk.faults.space_bytes = f.disk.used_bytes();
+  for (const TestPage& another : make_pages(small_format(), 55, 20)) {
+    EXPECT_EQ(f.put(another), PageVerdict::kDone);
+    EXPECT_EQ(f.serve(another), Served::kRight);
+  }
+  EXPECT_GT(f.count_right(pages), 0);
+}
+
 // A loss of power may tear what was being committed: what was committed before is not looked at.
 TEST_F(DiskStoreFaults, ATornRecordCostsItsPageAndNoTimeAtOpening) {
   DiskStoreFixture f(4);

@@ -51,6 +51,7 @@ struct SimulatedFaults {
   double hang_share = 0;                 // of operations end after their deadline, or never
   std::int64_t latency_us = 0;           // of each operation
   std::int64_t space_bytes = std::numeric_limits<std::int64_t>::max();
+  int full_errno = ENOSPC;  // where there is no more
 };
 
 class SimulatedDisk {
@@ -200,7 +201,7 @@ class SimulatedFiles final : public DiskFiles {
       const std::size_t end = offset + write.bytes.size();
       if (end > target.now.size() && !fits(static_cast<std::int64_t>(end - target.now.size()))) {
         write.outcome = DiskOutcome::kFailed;
-        write.sys_errno = ENOSPC;
+        write.sys_errno = disk_.faults.full_errno;
         continue;
       }
       const std::vector<std::byte> bytes(write.bytes.begin(), write.bytes.end());
@@ -232,7 +233,7 @@ class SimulatedFiles final : public DiskFiles {
   bool fits(std::int64_t more_bytes) {
     return disk_.used_bytes() + more_bytes <= disk_.faults.space_bytes;
   }
-  static Error no_space() { return Error{ErrorCode::kIo, "no space", ENOSPC}; }
+  Error no_space() const { return {ErrorCode::kIo, "no space", disk_.faults.full_errno}; }
 
   // One operation whose effect is `effect`: now, later, or not at all. What comes later may come
   // when this view is gone.
