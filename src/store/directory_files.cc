@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <utility>
@@ -174,9 +175,23 @@ Status DirectoryFiles::call(const DiskCall& call, const std::string& what,
 }
 
 Status DirectoryFiles::allocate(DiskFileId file, std::int64_t bytes, std::int64_t deadline_us) {
-  return call(
-      {.kind = DiskCall::Kind::kAllocate, .descriptor = descriptor_of(file), .bytes = bytes},
-      "allocate " + std::to_string(bytes) + " bytes", deadline_us);
+  Status allocated =
+      call({.kind = DiskCall::Kind::kAllocate, .descriptor = descriptor_of(file), .bytes = bytes},
+           "allocate " + std::to_string(bytes) + " bytes", deadline_us);
+  const bool can = allocated.ok() || allocated.error().sys_errno != EOPNOTSUPP;
+  return can ? std::move(allocated) : lengthen(file, bytes, deadline_us);
+}
+
+// NFS before 4.2, ext3 and others keep no room: what has none is then seen when it is written.
+Status DirectoryFiles::lengthen(DiskFileId file, std::int64_t bytes, std::int64_t deadline_us) {
+  constexpr std::array<std::byte, 4096> kEnd = {};
+  DiskWrite end = {file, bytes - std::ssize(kEnd), kEnd};
+  write(std::span(&end, 1), deadline_us);
+  if (end.outcome == DiskOutcome::kDone) return {};
+  const bool overdue = end.outcome == DiskOutcome::kOverdue;
+  return Error{overdue ? ErrorCode::kDeadline : ErrorCode::kIo,
+               directory_ + ": cannot lengthen a file to " + std::to_string(bytes) + " bytes",
+               end.sys_errno};
 }
 
 Status DirectoryFiles::rename(const std::string& from, const std::string& to,

@@ -67,6 +67,7 @@ class DirectoryFiles final : public DiskFiles {
   DirectoryFiles(std::string directory, bool exclusive)
       : directory_(std::move(directory)), exclusive_(exclusive) {}
   Status open_directory(bool create);
+  Status lengthen(DiskFileId file, std::int64_t bytes, std::int64_t deadline_us);
   Status open_queues(const Clock& clock, const DirectoryFilesOptions& options);
   template <typename Queue>
   Status open_both(const Clock& clock, const DiskQueueOptions& options);

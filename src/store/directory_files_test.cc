@@ -193,5 +193,29 @@ TEST(DirectoryFilesIo, GoesThroughThreadsWhereNoRingIsAllowed) {
   if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
 }
 
+// As NFS before 4.2 and ext3 say.
+TEST(DirectoryFilesIo, AFileIsAsLongAsItShouldBeWhereNoRoomCanBeKept) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  bool refuses = false;
+  std::thread([&] {
+    refuses = refuse_system_call(SYS_fallocate, EOPNOTSUPP);
+    if (!refuses) return;
+    auto files = DirectoryFiles::open(directory.path(), clock, {.io = DiskIo::kThreads});
+    ASSERT_TRUE(files.ok()) << to_string(files.error());
+    const auto file = (*files)->create("slab", DiskAccess::kDirect, kNoDeadline);
+    ASSERT_TRUE(file.ok());
+    const Status allocated = (*files)->allocate(*file, 1 << 20, kNoDeadline);
+    EXPECT_TRUE(allocated.ok()) << to_string(allocated.error());
+    EXPECT_EQ((*files)->size_bytes(*file), 1 << 20);
+    std::vector<std::byte> found(8192, std::byte{1});
+    std::vector<DiskRead> reads = {{*file, 0, found}};
+    (*files)->read(DiskLane::kRead, reads, kNoDeadline);
+    EXPECT_EQ(reads[0].outcome, DiskOutcome::kDone);
+    EXPECT_EQ(found, std::vector<std::byte>(8192));
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+}
+
 }  // namespace
 }  // namespace stemma

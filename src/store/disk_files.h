@@ -79,6 +79,8 @@ class DiskFiles {
                                   std::int64_t deadline_us) = 0;
   virtual Result<DiskFileId> create(const std::string& name, DiskAccess access,
                                     std::int64_t deadline_us) = 0;
+  // The file is so long, and has its room where the file system can keep some. REQUIRES: a multiple
+  // of 4096, and more than it was.
   virtual Status allocate(DiskFileId file, std::int64_t bytes, std::int64_t deadline_us) = 0;
   virtual Status rename(const std::string& from, const std::string& to,
                         std::int64_t deadline_us) = 0;
