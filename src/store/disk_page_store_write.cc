@@ -237,6 +237,10 @@ bool DiskPageStore::drop_other_slab(std::int64_t slot_bytes, std::int64_t deadli
 std::vector<SlotRef> DiskPageStore::evict(std::int64_t slot_bytes, std::int64_t pages,
                                           IndexCells& cells) {
   std::vector<SlotRef> slots;
+  for (bool more = pages > 0; more;) {  // look-ups come in between
+    const std::lock_guard lock(mutex_);
+    more = pages_.pass_over_some(slot_bytes, kIndexPiecePages);
+  }
   const std::lock_guard lock(mutex_);
   for (std::int64_t i = 0; i < pages; ++i) {
     DiskPages::Page* const page = pages_.coldest_or_null(slot_bytes);

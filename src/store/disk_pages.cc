@@ -64,21 +64,28 @@ void DiskPages::erase(Page& page) {
 }
 
 DiskPages::Page* DiskPages::coldest_or_null(std::int64_t slot_bytes) {
+  pass_over_some(slot_bytes, pages_of_size(slot_bytes));
   const auto found = sizes_.find(slot_bytes);
   if (found == sizes_.end()) return nullptr;
-  auto& queues = found->second.queues;
-  Queue& loaded = queues[static_cast<std::size_t>(Warmth::kLoaded)];
-  // A page of a namespace that was named meanwhile goes behind those of the others.
-  while (loaded.coldest != nullptr && loaded.coldest->owner->current) {
+  for (const Queue& queue : found->second.queues) {
+    if (queue.coldest != nullptr) return queue.coldest;
+  }
+  return nullptr;
+}
+
+// A page of a namespace that was named since the opening goes behind those of the others.
+bool DiskPages::pass_over_some(std::int64_t slot_bytes, std::int64_t pages_max) {
+  const auto found = sizes_.find(slot_bytes);
+  if (found == sizes_.end()) return false;
+  const Queue& loaded = found->second.queues[static_cast<std::size_t>(Warmth::kLoaded)];
+  const auto more = [&] { return loaded.coldest != nullptr && loaded.coldest->owner->current; };
+  for (std::int64_t i = 0; i < pages_max && more(); ++i) {
     Page& page = *loaded.coldest;
     unlink(page);
     page.warmth = Warmth::kOld;
     link(page);
   }
-  for (const Queue& queue : queues) {
-    if (queue.coldest != nullptr) return queue.coldest;
-  }
-  return nullptr;
+  return more();
 }
 
 DiskPages::Namespace& DiskPages::make_current(const NamespaceDigest& digest) {

@@ -78,8 +78,12 @@ class DiskPages {
   void touch(Page& page);
   void erase(Page& page);
 
-  // The page of this size that goes first; null if there is none.
+  // The page of this size that goes first; null if there is none. Pages that lay there at opening
+  // are looked through for those of others first, once: of many that may take a while, unless
+  // pass_over_some has said that there is nothing more to pass over.
   Page* coldest_or_null(std::int64_t slot_bytes);
+  // So many pages of that looking through. Whether there are more.
+  bool pass_over_some(std::int64_t slot_bytes, std::int64_t pages_max);
 
   // The namespace is of use now: its pages are nobody else's.
   Namespace& make_current(const NamespaceDigest& digest);

@@ -128,6 +128,32 @@ TEST(DiskPages, ThatGoBetweenTwoPiecesTakeNoOthersWithThem) {
   EXPECT_EQ(std::ssize(seen), count);
 }
 
+// However many lay there at opening: so long is the store's mutex held.
+TEST(DiskPages, OfCurrentNamespacesArePassedOverAFewAtATime) {
+  DiskPages pages;
+  for (std::int32_t i = 0; i < 100; ++i) {
+    const int owner = i == 99 ? 2 : 1;
+    pages.insert(page_of(i, static_cast<std::uint8_t>(owner), {0, i}), 512,
+                 DiskPages::Warmth::kLoaded);
+  }
+  pages.make_current(digest_of(1));
+  const auto passed_over = [&pages] {
+    std::int64_t passed = 0;
+    for (std::int32_t i = 0; i < 100; ++i) {
+      const DiskPages::Page* const page = pages.find_or_null(page_of(i, 1, {}).key);
+      passed += page->warmth == DiskPages::Warmth::kOld ? 1 : 0;
+    }
+    return passed;
+  };
+  EXPECT_TRUE(pages.pass_over_some(512, 40));
+  EXPECT_EQ(passed_over(), 40);
+  EXPECT_TRUE(pages.pass_over_some(512, 40));
+  EXPECT_FALSE(pages.pass_over_some(512, 40)) << "the next one is another's";
+  EXPECT_EQ(passed_over(), 99);
+  EXPECT_EQ(pages.coldest_or_null(512)->key, page_of(99, 2, {}).key);
+  EXPECT_FALSE(pages.pass_over_some(4096, 40)) << "none has that size";
+}
+
 // Two namespaces in slabs 0 to 3, a third in slab 3 alone, and holes.
 void insert_in_slabs(DiskPages& pages) {
   for (std::int32_t i = 0; i < 400; ++i) {

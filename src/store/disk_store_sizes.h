@@ -29,7 +29,8 @@ constexpr std::int64_t index_bytes_max(std::int64_t slots) noexcept {
   return kIndexBytesFixed - kDescriptionsBytesMax + 2 * kIndexCellBytes * slots;
 }
 
-// Pages that are taken down for the index at once, while a look-up waits: some 0.1 ms.
+// Pages that are taken down for the index at once, or passed over when others are to go, while a
+// look-up waits: some 0.1 ms.
 inline constexpr std::int64_t kIndexPiecePages = 1024;
 
 // A slab is a share of the limit, and not too small a file; on a file system without room for one
