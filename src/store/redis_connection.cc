@@ -161,7 +161,7 @@ Status RedisConnection::read_reply(RedisCommand& command) {
     if (asking.kind != RespKind::kStatus) return Error{ErrorCode::kCorrupt, "reply: to ASKING"};
   }
   command.reply = RespReply();
-  STEMMA_RETURN_IF_ERROR(reader_.read(command.target, command.reply));
+  STEMMA_RETURN_IF_ERROR(reader_.read(command.target, command.reply, command.reply_bytes_max));
   if (command.reply.kind != RespKind::kError && !is_expected(command.reply.kind, command.expects)) {
     return Error{ErrorCode::kCorrupt,
                  "reply: of another kind than " + std::string(command.words[0]) + " has"};

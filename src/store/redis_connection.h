@@ -46,7 +46,8 @@ struct RedisCommand {
   std::span<const std::byte> value_tail = {};
   RedisExpects expects = RedisExpects::kStatusOrNil;
   RespTarget target = {};
-  bool asking = false;  // ASKING goes before it
+  std::size_t reply_bytes_max = kRespReplyBytesMax;  // of memory, without a target
+  bool asking = false;                               // ASKING goes before it
 
   bool answered = false;
   RespReply reply = {};

@@ -266,6 +266,26 @@ class RedisRedirectTest : public RedisFaultsTest {
   }
 };
 
+// As after years of moving slots to and fro: no two that follow each other are on one server.
+TEST_F(RedisRedirectTest, SlotsMayLieScattered) {
+  std::atomic<const std::string*> map = nullptr;
+  FakeRedis server(FakeRedis::with_pong([&](const Words& command) -> Answer {
+    return command[0] == "CLUSTER" ? Answer{*map} : Answer{"$-1\r\n"};
+  }));
+  const auto node = [&](const char* id) {
+    return "*4\r\n" + FakeRedis::bulk("127.0.0.1") + ":" + std::to_string(server.port()) + "\r\n" +
+           FakeRedis::bulk(std::string(38, '0') + id) + "*0\r\n";
+  };
+  const std::string nodes = node("01") + node("02");
+  std::string scattered = "*" + std::to_string(kRedisSlots) + "\r\n";
+  for (std::size_t slot = 0; slot < kRedisSlots; ++slot) {
+    const std::string number = ":" + std::to_string(slot) + "\r\n";
+    scattered += "*4\r\n" + number + number + nodes;
+  }
+  map = &scattered;
+  EXPECT_EQ(read(*open_store(cluster_options(server)), 0, 3), "mmm");
+}
+
 TEST_F(RedisRedirectTest, RedirectsThatLoopEnd) {
   for (const std::string kind : {"MOVED", "ASK"}) {
     std::atomic<FakeRedis*> self = nullptr;

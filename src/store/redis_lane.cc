@@ -15,6 +15,8 @@ namespace {
 // A slot on the move takes an ASK; a map that is behind takes a MOVED and then perhaps an ASK.
 constexpr int kRedirectsMax = 4;
 constexpr std::int64_t kReportUs = 10'000'000;
+// For a map in which each slot is a range by itself, with a primary and several replicas.
+constexpr std::size_t kMapBytesMax = std::size_t{64} << 20;
 
 bool is_error(const RedisCommand& command, RedisErrorKind kind) {
   return command.answered && command.reply.kind == RespKind::kError &&
@@ -27,6 +29,7 @@ RedisCommand question(const RedisUrl& url) {
   if (url.kind == RedisTopologyKind::kCluster) {
     command.words = {"CLUSTER", "SLOTS"};
     command.words_used = 2;
+    command.reply_bytes_max = kMapBytesMax;
   } else {
     command.words = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", url.primary_name};
     command.words_used = 3;

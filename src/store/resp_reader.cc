@@ -25,8 +25,8 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
 
 }  // namespace
 
-Status RespReader::read(const RespTarget& target, RespReply& reply) {
-  budget_bytes_ = kRespReplyBytesMax;
+Status RespReader::read(const RespTarget& target, RespReply& reply, std::size_t reply_bytes_max) {
+  budget_bytes_ = reply_bytes_max;
   return read_nested(target, 0, reply);
 }
 

@@ -7,7 +7,7 @@
 // stream is unknown: whoever owns the connection drops it.
 //
 // Thread:     one thread.
-// Memory:     a buffer of 16 KiB; at most kRespReplyBytesMax for a reply without a target.
+// Memory:     a buffer of 16 KiB; at most what the caller allows for a reply without a target.
 // Cost:       one look at each byte outside of values; values beyond the buffer are not copied.
 // Not here:   sockets (stream_socket), which reply belongs to which command (redis_connection).
 #pragma once
@@ -61,7 +61,8 @@ class RespReader {
   // Reads one reply. A value shorter than the target leaves the rest of it as it was. kTooLarge: a
   // value longer than its target, or a reply beyond its budget; kCorrupt: not RESP2; or an error of
   // the source. What the target then holds is of no use.
-  Status read(const RespTarget& target, RespReply& reply);
+  Status read(const RespTarget& target, RespReply& reply,
+              std::size_t reply_bytes_max = kRespReplyBytesMax);
 
   // Whether bytes have been received that no reply has taken.
   bool has_unread() const noexcept { return begin_ != end_; }
