@@ -162,17 +162,20 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
   return tokens;
 }
 
+// A text whose first spaces the normalizer takes off does not begin the input any more: what is
+// left of it stands behind them, as Hugging Face's tokenizers count.
 Status Tokenizer::Parts::encode_between(std::string_view text, bool begins_input,
                                         bool parse_special, std::vector<TokenId>& out) const {
-  STEMMA_ASSIGN_OR_RETURN(const std::string normalized, normalizer.apply(std::string(text)));
+  STEMMA_ASSIGN_OR_RETURN(const NormalizedText normalized, normalizer.apply(std::string(text)));
+  const bool may_begin = begins_input && normalized.keeps_begin;
   for (const AddedTokens::Part& part :
-       added.cut(normalized, AddedTokens::Form::kNormalized, parse_special)) {
+       added.cut(normalized.text, AddedTokens::Form::kNormalized, parse_special)) {
     if (part.token) {
       out.push_back(*part.token);
       continue;
     }
-    STEMMA_RETURN_IF_ERROR(encode_pieces(std::string(part.range.of(normalized)),
-                                         begins_input && part.range.begin == 0, out));
+    STEMMA_RETURN_IF_ERROR(encode_pieces(std::string(part.range.of(normalized.text)),
+                                         may_begin && part.range.begin == 0, out));
   }
   return {};
 }

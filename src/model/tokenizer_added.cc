@@ -126,7 +126,8 @@ Status AddedTokens::index(const JsonField& field, const Normalizer& normalizer) 
     }
     std::string sought = token.content;
     if (token.normalized) {
-      STEMMA_ASSIGN_OR_RETURN(sought, normalizer.apply(std::move(sought)));
+      STEMMA_ASSIGN_OR_RETURN(NormalizedText normalized, normalizer.apply(std::move(sought)));
+      sought = std::move(normalized.text);
     }
     if (!sought.empty()) {
       (token.normalized ? normalized_ : raw_).add(sought, static_cast<std::int32_t>(number));

@@ -98,11 +98,16 @@ Status Normalizer::add_strip(const JsonField& field) {
   return {};
 }
 
-Result<std::string> Normalizer::apply(std::string text) const {
+Result<NormalizedText> Normalizer::apply(std::string text) const {
+  NormalizedText normalized = {std::move(text)};
   for (const Step& step : steps_) {
-    STEMMA_ASSIGN_OR_RETURN(text, apply_step(step, std::move(text)));
+    const auto* strip = std::get_if<Strip>(&step);
+    if (strip != nullptr && strip->left && leading_space_bytes(normalized.text) > 0) {
+      normalized.keeps_begin = false;
+    }
+    STEMMA_ASSIGN_OR_RETURN(normalized.text, apply_step(step, std::move(normalized.text)));
   }
-  return text;
+  return normalized;
 }
 
 Result<std::string> Normalizer::apply_step(const Step& step, std::string text) {

@@ -22,7 +22,11 @@ namespace stemma {
 
 // How many times longer than its input a chain of replacements may make a text. Real files need 3.
 inline constexpr std::size_t kGrowthMax = 1024;
-// Steps of one chain (normalizer, pre_tokenizer, decoder), sequences unrolled.
+
+struct NormalizedText {
+  std::string text;
+  bool keeps_begin = true;  // nothing was taken off the front
+};
 
 class Normalizer {
  public:
@@ -31,7 +35,7 @@ class Normalizer {
   static Result<Normalizer> parse(const JsonField& field);
 
   // REQUIRES: `text` is well-formed UTF-8; so is the result.
-  Result<std::string> apply(std::string text) const;
+  Result<NormalizedText> apply(std::string text) const;
   bool changes_nothing() const { return steps_.empty(); }
 
  private:

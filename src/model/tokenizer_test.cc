@@ -233,6 +233,18 @@ TEST(Normalizers, RewriteTheText) {
   EXPECT_EQ(ids_of(parsed(file), "  A \n Be\u0301 "), (Ids{0, 3, 1, 2}));
 }
 
+// A Metaspace's "first" is of what begins the input as it was given.
+TEST(Normalizers, ATextWhoseFirstSpacesAreTakenOffDoesNotBeginTheInput) {
+  ExampleFile file = plain_file("", R"("a":0,"b":1,"_":2)");
+  file.pre_tokenizer =
+      R"({"type":"Metaspace","replacement":"_","prepend_scheme":"first","split":false})";
+  file.normalizer = R"({"type":"Strip","strip_left":true,"strip_right":true})";
+  EXPECT_EQ(ids_of(parsed(file), "a b "), (Ids{2, 0, 2, 1}));
+  EXPECT_EQ(ids_of(parsed(file), " a b"), (Ids{0, 2, 1}));
+  file.normalizer = R"({"type":"Strip","strip_left":false,"strip_right":true})";
+  EXPECT_EQ(ids_of(parsed(file), " a b "), (Ids{2, 0, 2, 1}));
+}
+
 TEST(Template, StacksAroundTheText) {
   ExampleFile file = byte_level_file();
   const std::string one =
