@@ -201,7 +201,7 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
 Status ServedModel::add_end_token(const std::string& directory) {
   SpecialTokens special;
   if (chat_templates_.has_value()) {
-    special.eos_token = chat_templates_->plain().eos_token();
+    special = chat_templates_->plain().special_tokens();
   } else {
     STEMMA_ASSIGN_OR_RETURN(special, load_special_tokens(directory));
   }

@@ -41,12 +41,6 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string_vi
   return ChatTemplate(source, std::move(program));
 }
 
-void ChatTemplate::set_special_tokens(std::optional<std::string> bos_token,
-                                      std::optional<std::string> eos_token) {
-  bos_token_ = std::move(bos_token);
-  eos_token_ = std::move(eos_token);
-}
-
 Result<std::string> ChatTemplate::render(const TemplateJson& messages,
                                          const RenderOptions& options) const {
   if (!messages.is_array()) {
@@ -89,10 +83,12 @@ Result<std::string> ChatTemplate::render_whole(const TemplateJson& messages,
   jinja::Arena arena(options.limits);
   jinja::Scopes scopes;
   set_functions(scopes, options);
-  const auto& bos_token = options.bos_token ? options.bos_token : bos_token_;
-  const auto& eos_token = options.eos_token ? options.eos_token : eos_token_;
+  const SpecialTokens& own = special_tokens_;
+  const auto& bos_token = options.bos_token ? options.bos_token : own.bos_token;
+  const auto& eos_token = options.eos_token ? options.eos_token : own.eos_token;
   if (bos_token) scopes.set("bos_token", Value::text(*bos_token));
   if (eos_token) scopes.set("eos_token", Value::text(*eos_token));
+  for (const auto& [name, text] : own.others) scopes.set(name, Value::text(text));
   STEMMA_RETURN_IF_ERROR(set_json(scopes, arena, "messages", messages));
   STEMMA_RETURN_IF_ERROR(set_json(scopes, arena, "tools", options.tools));
   scopes.set("documents", Value::none());

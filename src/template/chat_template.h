@@ -19,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "stemma/result.h"
 #include "template/arena.h"
@@ -46,6 +47,15 @@ struct RenderOptions {
   jinja::RenderLimits limits;
 };
 
+// Texts of a model's own tokens, as tokenizer_config.json has them; absent: it says nothing.
+struct SpecialTokens {
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+  // Those that templates alone read, by their names there: unk_token, sep_token, pad_token,
+  // cls_token, mask_token.
+  std::vector<std::pair<std::string, std::string>> others = {};
+};
+
 class ChatTemplate {
  public:
   // Errors name file, line and construct: kUnsupported for Jinja that is not rendered, kCorrupt for
@@ -60,12 +70,10 @@ class ChatTemplate {
   // As it was parsed.
   const std::string& source() const noexcept { return source_; }
 
-  // What bos_token and eos_token stand for where RenderOptions has none. Absent: undefined, which
-  // prints as nothing.
-  void set_special_tokens(std::optional<std::string> bos_token,
-                          std::optional<std::string> eos_token);
-  const std::optional<std::string>& bos_token() const { return bos_token_; }
-  const std::optional<std::string>& eos_token() const { return eos_token_; }
+  // What the names of tokens stand for where RenderOptions says nothing of them. Absent: undefined,
+  // which prints as nothing.
+  void set_special_tokens(SpecialTokens tokens) { special_tokens_ = std::move(tokens); }
+  const SpecialTokens& special_tokens() const { return special_tokens_; }
 
  private:
   ChatTemplate(std::string_view source, std::unique_ptr<const jinja::Program> program);
@@ -75,14 +83,7 @@ class ChatTemplate {
 
   std::string source_;
   std::unique_ptr<const jinja::Program> program_;
-  std::optional<std::string> bos_token_;
-  std::optional<std::string> eos_token_;
-};
-
-// Texts of a model's own tokens, as tokenizer_config.json has them; absent: it says nothing.
-struct SpecialTokens {
-  std::optional<std::string> bos_token;
-  std::optional<std::string> eos_token;
+  SpecialTokens special_tokens_;
 };
 
 // Errors name the file and the field; no file is none.

@@ -258,6 +258,13 @@ TEST_F(LoadChatTemplate, TheFileGoesBeforeTheField) {
   EXPECT_EQ(load_and_render(), "<s>file</s>");
 }
 
+TEST_F(LoadChatTemplate, TheOtherTokensThatTheModelNamesAreFoundToo) {
+  write("tokenizer_config.json",
+        R"({"unk_token": "<unk>", "pad_token": {"content": "<pad>"}, "sep_token": null})");
+  write("chat_template.jinja", "{{ unk_token }}{{ pad_token }}{{ sep_token is defined }}");
+  EXPECT_EQ(load_and_render(), "<unk><pad>False");
+}
+
 TEST_F(LoadChatTemplate, OfAListTheDefaultIsTaken) {
   write("tokenizer_config.json",
         R"({"chat_template": [{"name": "tool_use", "template": "t"},

@@ -106,6 +106,11 @@ Result<SpecialTokens> special_tokens_of(const TemplateJson& config,
   if (config.is_null()) return tokens;
   STEMMA_ASSIGN_OR_RETURN(tokens.bos_token, special_token(config, path, "bos_token"));
   STEMMA_ASSIGN_OR_RETURN(tokens.eos_token, special_token(config, path, "eos_token"));
+  for (const char* const name :
+       {"unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    STEMMA_ASSIGN_OR_RETURN(auto token, special_token(config, path, name));
+    if (token) tokens.others.emplace_back(name, *std::move(token));
+  }
   return tokens;
 }
 
@@ -128,7 +133,7 @@ Result<std::optional<ChatTemplates>> load_chat_templates(const std::filesystem::
   STEMMA_ASSIGN_OR_RETURN(const SpecialTokens tokens, special_tokens_of(config, config_path));
   const auto parsed = [&](const Source& source) {
     Result<ChatTemplate> chat = ChatTemplate::parse(source.text, source.name);
-    if (chat.ok()) chat->set_special_tokens(tokens.bos_token, tokens.eos_token);
+    if (chat.ok()) chat->set_special_tokens(tokens);
     return chat;
   };
   STEMMA_ASSIGN_OR_RETURN(ChatTemplate plain, parsed(*sources.plain));
