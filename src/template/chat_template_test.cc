@@ -187,6 +187,18 @@ TEST_F(ChatTemplateLimits, Memory) {
   EXPECT_THAT(rendered("{{ (['x' * 900] * 900) | join }}", options_), HasSubstr(memory));
 }
 
+TEST_F(ChatTemplateLimits, ALongTextInAFewPartsIsNoMoreThanThese) {
+  options_.extra = {{"answer", std::string(20'000, 'a') + "</think>b"},
+                    {"line", std::string(20'000, ' ') + "c"},
+                    {"lines", std::string(20'000, '\n')}};
+  EXPECT_EQ(rendered("{{ answer.split('</think>')[-1] }}{{ answer.split()|length }}", options_),
+            "b1");
+  EXPECT_EQ(rendered("{{ lines.split('\n', 1)|length }}", options_), "2");
+  const std::string memory = "rendering exceeds its limit of memory for values";
+  EXPECT_THAT(rendered("{{ lines.split('\n') }}", options_), HasSubstr(memory));
+  EXPECT_THAT(rendered("{{ line.split() }}", options_), HasSubstr(memory));
+}
+
 TEST_F(ChatTemplateLimits, Output) {
   options_.limits.steps_max = 1'000'000;
   EXPECT_THAT(rendered("{% for i in range(500) %}{{ 'a' * 50 }}{% endfor %}", options_),

@@ -1,6 +1,8 @@
 // The methods: `value.name(arguments)` of a str or a dict, as Python has them.
+#include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 
 #include "template/builtin.h"
 #include "template/operators.h"
@@ -32,19 +34,40 @@ Result<Value> strip_method(const Call& call) {
   return Value::text(strip(call.self.text(), side, chars));
 }
 
+// The characters of white space, or the separators that do not overlap: a split cuts at no more.
+std::size_t cuts_max(std::string_view text, std::string_view separator_or_empty) {
+  std::size_t cuts = 0;
+  if (separator_or_empty.empty()) {
+    for (std::size_t at = 0; at < text.size(); at += character_bytes(text, at)) {
+      if (is_space(text.substr(at, character_bytes(text, at)))) ++cuts;
+    }
+    return cuts;
+  }
+  for (std::size_t at = text.find(separator_or_empty); at != std::string_view::npos;
+       at = text.find(separator_or_empty, at + separator_or_empty.size())) {
+    ++cuts;
+  }
+  return cuts;
+}
+
+// What a text of separators alone would make is charged before it is made, and a long text in a few
+// parts is no more than these.
 Result<Value> split_method(const Call& call) {
   STEMMA_ASSIGN_OR_RETURN(const std::int64_t splits_max, count_argument(call, 1));
-  call.arena.charge_bytes(call.self.text().size() * sizeof(Value));
-  if (!call.arena.exceeded().empty()) return Value();
-  std::vector<std::string_view> parts;
-  if (!call.has(0) || call.args[0]->is(Kind::kNone)) {
-    if (splits_max >= 0) return type_error("split at white space takes no count here");
-    parts = split_on_space(call.self.text());
-  } else {
-    STEMMA_ASSIGN_OR_RETURN(const std::string_view separator, text_argument(call, 0));
+  const std::string_view text = call.self.text();
+  std::string_view separator;
+  if (call.has(0) && !call.args[0]->is(Kind::kNone)) {
+    STEMMA_ASSIGN_OR_RETURN(separator, text_argument(call, 0));
     if (separator.empty()) return type_error("the separator is empty");
-    parts = split(call.self.text(), separator, splits_max);
+  } else if (splits_max >= 0) {
+    return type_error("split at white space takes no count here");
   }
+  std::size_t cuts = cuts_max(text, separator);
+  if (splits_max >= 0) cuts = std::min(cuts, static_cast<std::size_t>(splits_max));
+  call.arena.charge_bytes((cuts + 1) * sizeof(Value));
+  if (!call.arena.exceeded().empty()) return Value();
+  const std::vector<std::string_view> parts =
+      separator.empty() ? split_on_space(text) : split(text, separator, splits_max);
   std::vector<Value> items;
   items.reserve(parts.size());
   for (const std::string_view part : parts) items.push_back(Value::text(part));
