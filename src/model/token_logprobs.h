@@ -3,8 +3,8 @@
 // Thread:     pure functions.
 // Memory:     the caller's.
 // Cost:       a few passes over the vocabulary; one exponential a token.
-// Not here:   what sampling makes of the logits (sampler). Invariants: I13: sums run in the order
-//             of the vocabulary.
+// Not here:   what sampling makes of the logits (sampler). Invariants: I13: sums run in an order
+//             that the size of the vocabulary alone decides.
 #pragma once
 
 #include <span>

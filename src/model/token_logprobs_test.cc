@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -22,6 +23,26 @@ TEST(TokenLogprobs, AreTheLogarithmOfTheSoftmax) {
   EXPECT_EQ(out[1].token, 2);
   EXPECT_NEAR(out[1].logprob, std::log(5.0 / 8.0), 1e-6);
   EXPECT_EQ(out[2].token, 1);
+}
+
+TEST(TokenLogprobs, AreSoOfAVocabularyOfAnySize) {
+  for (const std::size_t tokens : {9U, 511U, 513U, 151'936U}) {
+    std::vector<float> logits(tokens);
+    double sum = 0;
+    for (std::size_t id = 0; id < tokens; ++id) {
+      logits[id] = static_cast<float>(id * 7919 % 1000) / 50.0F - 30.0F;
+      sum += std::exp(static_cast<double>(logits[id]));
+    }
+    std::array<TokenLogprob, 3> out;
+    token_logprobs(logits, static_cast<TokenId>(tokens - 1), out);
+    EXPECT_NEAR(out[0].logprob, static_cast<double>(logits.back()) - std::log(sum), 1e-5);
+    EXPECT_NEAR(out[1].logprob, logits[static_cast<std::size_t>(out[1].token)] - std::log(sum),
+                1e-5);
+    const auto above = [&](float logit) { return logit > logits.back(); };
+    const auto rank = 1 + std::count_if(logits.begin(), logits.end(), above) +
+                      std::count(logits.begin(), logits.end() - 1, logits.back());
+    EXPECT_EQ(out[0].rank, rank);
+  }
 }
 
 TEST(TokenLogprobs, TiesGoToTheLowerId) {
