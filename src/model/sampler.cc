@@ -1,6 +1,7 @@
 #include "model/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -30,6 +31,17 @@ struct MoreLikely {
     return left != right ? left > right : a < b;
   }
 };
+
+// Weights by how great they are, the greatest first: sixteen bins an octave, and the last one of
+// all that are below 2^-64. Of positive numbers the greater one has the greater bits.
+constexpr std::size_t kBins = 1024;
+std::size_t bin_of(double weight) {
+  constexpr int kBitsBelow = 52 - 4;
+  const auto bits = std::bit_cast<std::uint64_t>(weight);
+  const auto greatest = std::bit_cast<std::uint64_t>(1.0);
+  if (bits >= greatest) return 0;
+  return std::min<std::size_t>((greatest - bits) >> kBitsBelow, kBins - 1);
+}
 
 // The first of the greatest; nothing if none is above minus infinity.
 std::optional<TokenId> most_likely(std::span<const float> logits) {
@@ -94,6 +106,7 @@ Sampler::Sampler(std::int64_t vocab_tokens) {
   logits_.resize(size);
   weights_.resize(size);
   run_sums_.resize((size + kRunTokens - 1) / kRunTokens);
+  bin_sums_.resize(kBins);
   candidates_.resize(size);
   counts_.resize(size);
   seen_.resize(size);
@@ -117,7 +130,8 @@ std::optional<TokenId> Sampler::try_choose(std::span<const float> logits,
   if (std::isinf(logits[static_cast<std::size_t>(*top)])) return top;
   weigh(logits, *top, choice.temperature);
   const bool every_rank = choice.top_k == 0 && choice.top_p == 1;
-  return every_rank ? draw_unordered(choice.min_p, choice.unit) : draw_ordered(choice);
+  if (every_rank) return draw_unordered(choice.min_p, choice.unit);
+  return choice.top_k == 0 ? draw_of_top_p(choice) : draw_of_top_k(choice);
 }
 
 std::span<const float> Sampler::adjusted(std::span<const float> logits,
@@ -253,20 +267,16 @@ TokenId Sampler::draw_unordered(double min_weight, double unit) {
   return static_cast<TokenId>(last);
 }
 
-// Inverse of the distribution function over the kept tokens, most likely first.
-TokenId Sampler::draw_ordered(const TokenChoice& choice) {
-  const bool all = choice.top_k == 0;
-  double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
-  const std::span<TokenId> ranked =
-      all ? gather_for_top_p(choice.top_p, total) : gather_top_k(choice.top_k);
+// Inverse of the distribution function over the kept tokens, most likely first; top_p is of what
+// top_k left.
+TokenId Sampler::draw_of_top_k(const TokenChoice& choice) {
+  const std::span<TokenId> ranked = gather_top_k(choice.top_k);
   std::sort(ranked.begin(), ranked.end(), MoreLikely{weights_});
   const auto weight_at = [&](std::size_t rank) {
     return weights_[static_cast<std::size_t>(ranked[rank])];
   };
-  if (!all) {  // top_p is of what top_k left
-    total = 0;
-    for (std::size_t i = 0; i < ranked.size(); ++i) total += weight_at(i);
-  }
+  double total = 0;
+  for (std::size_t i = 0; i < ranked.size(); ++i) total += weight_at(i);
   double kept_weight = 0;
   std::size_t kept = 0;
   while (kept < ranked.size() && weight_at(kept) >= choice.min_p && weight_at(kept) > 0) {
@@ -275,13 +285,46 @@ TokenId Sampler::draw_ordered(const TokenChoice& choice) {
     ++kept;
   }
   STEMMA_CHECK_GE(kept, std::size_t{1});  // the most likely token has weight 1
-  const double target = choice.unit * kept_weight;
+  return first_beyond(choice.unit * kept_weight, 0, ranked.first(kept));
+}
+
+// The same where all ranks are there, of which a flat row leaves most: bins of weights tell which
+// one top_p is reached in and which one the draw falls into, and these two alone are ranked.
+TokenId Sampler::draw_of_top_p(const TokenChoice& choice) {
+  const double total = sum_runs(0);
+  const double wanted = choice.top_p * total;
+  const std::span<TokenId> candidates = gather_for_top_p(choice, total);
+  std::size_t last = 0;  // bin that is left, in part
+  double before_last = 0;
   double reached = 0;
-  for (std::size_t i = 0; i < kept; ++i) {
-    reached += weight_at(i);
-    if (reached > target) return ranked[i];
+  for (std::size_t bin = 0; bin < kBins && reached < wanted; ++bin) {
+    if (bin_sums_[bin] == 0) continue;
+    last = bin;
+    before_last = reached;
+    reached += bin_sums_[bin];
   }
-  return ranked[kept - 1];
+  const std::span<TokenId> ranked = rank_bin(last, candidates);
+  std::size_t kept = 0;
+  double kept_weight = before_last;
+  while (kept < ranked.size() && kept_weight < wanted) {
+    kept_weight += weights_[static_cast<std::size_t>(ranked[kept++])];
+  }
+  STEMMA_CHECK_GE(kept, std::size_t{1});  // the most likely token has weight 1
+  const double target = choice.unit * kept_weight;
+  double before = 0;
+  std::size_t bin = 0;
+  while (bin < last && before + bin_sums_[bin] <= target) before += bin_sums_[bin++];
+  if (bin == last) return first_beyond(target, before, ranked.first(kept));
+  return first_beyond(target, before, rank_bin(bin, candidates));
+}
+
+TokenId Sampler::first_beyond(double target, double reached,
+                              std::span<const TokenId> ranked) const {
+  for (const TokenId token : ranked) {
+    reached += weights_[static_cast<std::size_t>(token)];
+    if (reached > target) return token;
+  }
+  return ranked.back();
 }
 
 // A heap of the k most likely so far, the least likely of them in front.
@@ -301,15 +344,31 @@ std::span<TokenId> Sampler::gather_top_k(std::int64_t top_k) {
   return heap;
 }
 
-// Tokens below the floor have together less than 1 - top_p of the weight: the others reach top_p.
-std::span<TokenId> Sampler::gather_for_top_p(float top_p, double total_weight) {
-  const double rest = (1.0 - static_cast<double>(top_p)) * total_weight;
-  const double floor = rest / static_cast<double>(weights_.size());
+// Tokens below `least` have together less than what top_p leaves out. Without a branch for each
+// token: of a flat row nobody could tell which way it goes.
+std::span<TokenId> Sampler::gather_for_top_p(const TokenChoice& choice, double total) {
+  const double rest = (1.0 - static_cast<double>(choice.top_p)) * total;
+  const double least = std::max<double>(choice.min_p, rest / static_cast<double>(weights_.size()));
   std::size_t size = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (weights_[i] >= floor) candidates_[size++] = static_cast<TokenId>(i);
+    candidates_[size] = static_cast<TokenId>(i);
+    size += static_cast<std::size_t>(weights_[i] >= least);
   }
-  return {candidates_.data(), size};
+  const std::span<TokenId> candidates(candidates_.data(), size);
+  std::fill(bin_sums_.begin(), bin_sums_.end(), 0.0);
+  for (const TokenId token : candidates) {
+    const double weight = weights_[static_cast<std::size_t>(token)];
+    bin_sums_[bin_of(weight)] += weight;
+  }
+  return candidates;
+}
+
+std::span<TokenId> Sampler::rank_bin(std::size_t bin, std::span<TokenId> candidates) const {
+  const auto end = std::partition(candidates.begin(), candidates.end(), [&](TokenId token) {
+    return bin_of(weights_[static_cast<std::size_t>(token)]) == bin;
+  });
+  std::sort(candidates.begin(), end, MoreLikely{weights_});
+  return {candidates.begin(), end};
 }
 
 }  // namespace stemma

@@ -1,11 +1,12 @@
 // Sampler: one token from one row of logits.
 //
 // Thread:     one thread a sampler; samplers share nothing.
-// Memory:     scratch of 21 bytes a vocabulary entry, taken at construction; sampling allocates
-//             nothing.
-// Cost:       O(vocab), plus O(n log n) for the n tokens that top-k or top-p has to rank: k, or
-//             those that are not too unlikely to matter. Penalties: the output, and of a repetition
-//             penalty also the prompt, or what it has of each token once.
+// Memory:     scratch of 21 bytes a vocabulary entry and 8 KiB, taken at construction; sampling
+//             allocates nothing.
+// Cost:       O(vocab), plus O(n log n) for the n tokens that have to be ranked: top-k's k, or of
+//             top-p those as likely as the last one that is left, and as the one that is drawn, to
+//             a sixteenth of an octave. Penalties: the output, and of a repetition penalty also the
+//             prompt, or what it has of each token once.
 // Not here:   where logits come from (transformer), stop conditions (stop_strings.h), a request's
 //             parameters (stemma/sampling.h). Invariants: I13.
 //
@@ -89,15 +90,22 @@ class Sampler {
   void weigh(std::span<const float> logits, TokenId top, float temperature);
   double sum_runs(double min_weight);
   TokenId draw_unordered(double min_weight, double unit);
-  TokenId draw_ordered(const TokenChoice& choice);
-  // Candidates, in no order: the k most likely tokens; those without which top_p cannot be reached.
+  TokenId draw_of_top_k(const TokenChoice& choice);
+  TokenId draw_of_top_p(const TokenChoice& choice);
+  // The first of `ranked` that adds to `reached` so that it exceeds `target`; else the last.
+  TokenId first_beyond(double target, double reached, std::span<const TokenId> ranked) const;
+  // The k most likely tokens, in no order.
   std::span<TokenId> gather_top_k(std::int64_t top_k);
-  std::span<TokenId> gather_for_top_p(float top_p, double total_weight);
+  // The tokens without which top_p cannot be reached, and the sums of their bins.
+  std::span<TokenId> gather_for_top_p(const TokenChoice& choice, double total);
+  // Those of a bin, the most likely first; the others are behind them.
+  std::span<TokenId> rank_bin(std::size_t bin, std::span<TokenId> candidates) const;
 
   std::vector<float> logits_;    // [vocab], after bias and penalties
   std::vector<double> weights_;  // [vocab]
   static constexpr std::size_t kRunTokens = 512;
   std::vector<double> run_sums_;      // of weights, a run of tokens each
+  std::vector<double> bin_sums_;      // of weights, by how great they are: see bin_of
   std::vector<TokenId> candidates_;   // [vocab]
   std::vector<std::int32_t> counts_;  // [vocab], of output tokens; all 0 between calls
   std::vector<std::uint8_t> seen_;    // [vocab]; all 0 between calls

@@ -363,6 +363,32 @@ TEST(SamplerDistribution, AgreesWithTheNaiveDefinition) {
   }
 }
 
+// Of thousands of tokens that all count, as of a few.
+TEST(SamplerDistribution, AgreesWithTheNaiveDefinitionOnFlatRows) {
+  SCOPED_TRACE("seed " + std::to_string(kSeed));
+  Prng prng(kSeed);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> logits(static_cast<std::size_t>(1000 + prng.below(4000)));
+    const double width = 8 * prng.unit();
+    for (float& logit : logits) logit = static_cast<float>(width * (prng.unit() + prng.unit()));
+    SamplingParams params = sampled(0.5f + 3 * static_cast<float>(prng.unit()));
+    params.seed = prng();
+    params.top_p = 0.01f + 0.98f * static_cast<float>(prng.unit());
+    params.min_p = prng.below(2) == 0 ? 0 : 0.2f * static_cast<float>(prng.unit());
+    const double unit = sampling_unit(*params.seed, 0);
+    ASSERT_EQ(sample(logits, params), naive(logits, params, unit)) << "round " << round;
+  }
+}
+
+TEST(SamplerDistribution, TopPLeavesWhatIsFarLessLikelyToo) {
+  const std::vector<float> logits = {-200, 0, -300};
+  SamplingParams params = sampled(1);
+  params.top_p = std::nextafter(1.0f, 0.0f);
+  EXPECT_EQ(histogram(logits, params, 100)[1], 100);
+  params.temperature = 1e6f;  // 1/3 each, nearly
+  for (const std::int64_t count : histogram(logits, params, 900)) EXPECT_GT(count, 200);
+}
+
 TEST(Sampler, OnlyAllowedTokensAreGiven) {
   const std::vector<float> logits = {9, 1, 3, 2};
   SamplingParams params;
