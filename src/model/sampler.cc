@@ -17,6 +17,9 @@ namespace {
 
 constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 
+// Up to so many tokens a heap finds sooner than bins do.
+constexpr std::int64_t kHeapMax = 1024;
+
 Error out_of_range(std::string_view field, double value, std::string_view range) {
   return Error{ErrorCode::kInvalidArgument, std::string(field) + " must be " + std::string(range) +
                                                 " (got " + std::to_string(value) + ")"};
@@ -131,7 +134,7 @@ std::optional<TokenId> Sampler::try_choose(std::span<const float> logits,
   weigh(logits, *top, choice.temperature);
   const bool every_rank = choice.top_k == 0 && choice.top_p == 1;
   if (every_rank) return draw_unordered(choice.min_p, choice.unit);
-  return choice.top_k == 0 ? draw_of_top_p(choice) : draw_of_top_k(choice);
+  return choice.top_k > 0 && choice.top_k <= kHeapMax ? draw_of_few(choice) : draw_of_many(choice);
 }
 
 std::span<const float> Sampler::adjusted(std::span<const float> logits,
@@ -269,7 +272,7 @@ TokenId Sampler::draw_unordered(double min_weight, double unit) {
 
 // Inverse of the distribution function over the kept tokens, most likely first; top_p is of what
 // top_k left.
-TokenId Sampler::draw_of_top_k(const TokenChoice& choice) {
+TokenId Sampler::draw_of_few(const TokenChoice& choice) {
   const std::span<TokenId> ranked = gather_top_k(choice.top_k);
   std::sort(ranked.begin(), ranked.end(), MoreLikely{weights_});
   const auto weight_at = [&](std::size_t rank) {
@@ -288,26 +291,27 @@ TokenId Sampler::draw_of_top_k(const TokenChoice& choice) {
   return first_beyond(choice.unit * kept_weight, 0, ranked.first(kept));
 }
 
-// The same where all ranks are there, of which a flat row leaves most: bins of weights tell which
-// one top_p is reached in and which one the draw falls into, and these two alone are ranked.
-TokenId Sampler::draw_of_top_p(const TokenChoice& choice) {
-  const double total = sum_runs(0);
-  const double wanted = choice.top_p * total;
-  const std::span<TokenId> candidates = gather_for_top_p(choice, total);
+// The same where many tokens are left, as top_p leaves of a flat row: bins of weights tell in which
+// one it is reached and which one the draw falls into, and these two alone are ranked.
+TokenId Sampler::draw_of_many(const TokenChoice& choice) {
+  const Candidates candidates =
+      choice.top_k == 0 ? gather_for_top_p(choice) : gather_for_top_k(choice);
+  std::fill(bin_sums_.begin(), bin_sums_.end(), 0.0);
+  for (const TokenId token : candidates.tokens) bin_sums_[bin_at(token)] += weight_of(token);
   std::size_t last = 0;  // bin that is left, in part
   double before_last = 0;
   double reached = 0;
-  for (std::size_t bin = 0; bin < kBins && reached < wanted; ++bin) {
+  for (std::size_t bin = 0; bin < kBins && reached < candidates.wanted; ++bin) {
     if (bin_sums_[bin] == 0) continue;
     last = bin;
     before_last = reached;
     reached += bin_sums_[bin];
   }
-  const std::span<TokenId> ranked = rank_bin(last, candidates);
+  const std::span<TokenId> ranked = rank_bin(last, candidates.tokens);
   std::size_t kept = 0;
   double kept_weight = before_last;
-  while (kept < ranked.size() && kept_weight < wanted) {
-    kept_weight += weights_[static_cast<std::size_t>(ranked[kept++])];
+  while (kept < ranked.size() && kept_weight < candidates.wanted) {
+    kept_weight += weight_of(ranked[kept++]);
   }
   STEMMA_CHECK_GE(kept, std::size_t{1});  // the most likely token has weight 1
   const double target = choice.unit * kept_weight;
@@ -315,13 +319,13 @@ TokenId Sampler::draw_of_top_p(const TokenChoice& choice) {
   std::size_t bin = 0;
   while (bin < last && before + bin_sums_[bin] <= target) before += bin_sums_[bin++];
   if (bin == last) return first_beyond(target, before, ranked.first(kept));
-  return first_beyond(target, before, rank_bin(bin, candidates));
+  return first_beyond(target, before, rank_bin(bin, candidates.tokens));
 }
 
 TokenId Sampler::first_beyond(double target, double reached,
                               std::span<const TokenId> ranked) const {
   for (const TokenId token : ranked) {
-    reached += weights_[static_cast<std::size_t>(token)];
+    reached += weight_of(token);
     if (reached > target) return token;
   }
   return ranked.back();
@@ -344,29 +348,55 @@ std::span<TokenId> Sampler::gather_top_k(std::int64_t top_k) {
   return heap;
 }
 
-// Tokens below `least` have together less than what top_p leaves out. Without a branch for each
-// token: of a flat row nobody could tell which way it goes.
-std::span<TokenId> Sampler::gather_for_top_p(const TokenChoice& choice, double total) {
+// Tokens below `least` have together less than what top_p leaves out.
+Sampler::Candidates Sampler::gather_for_top_p(const TokenChoice& choice) {
+  const double total = sum_runs(0);
   const double rest = (1.0 - static_cast<double>(choice.top_p)) * total;
-  const double least = std::max<double>(choice.min_p, rest / static_cast<double>(weights_.size()));
+  const double least = rest / static_cast<double>(weights_.size());
+  return {gather(std::max<double>(choice.min_p, least)), choice.top_p * total};
+}
+
+// What top_k leaves, and of that what min_p does. Of the bins that it leaves the last one alone is
+// ranked.
+Sampler::Candidates Sampler::gather_for_top_k(const TokenChoice& choice) {
+  std::span<TokenId> tokens = gather(std::numeric_limits<double>::denorm_min());
+  if (std::ssize(tokens) > choice.top_k) {
+    std::fill(bin_sums_.begin(), bin_sums_.end(), 0.0);
+    for (const TokenId token : tokens) bin_sums_[bin_at(token)] += 1;
+    const auto left = static_cast<double>(choice.top_k);
+    std::size_t last = 0;
+    for (double before = bin_sums_[0]; before < left; before += bin_sums_[++last]) {
+    }
+    const auto rest = std::partition(tokens.begin(), tokens.end(),
+                                     [&](TokenId token) { return bin_at(token) < last; });
+    rank_bin(last, {rest, tokens.end()});
+    tokens = tokens.first(static_cast<std::size_t>(choice.top_k));
+  }
+  double total = 0;
+  for (const TokenId token : tokens) total += weight_of(token);
+  const auto end = std::partition(tokens.begin(), tokens.end(),
+                                  [&](TokenId token) { return weight_of(token) >= choice.min_p; });
+  const double all = std::numeric_limits<double>::infinity();
+  return {{tokens.begin(), end}, choice.top_p < 1 ? choice.top_p * total : all};
+}
+
+// Without a branch for each token: of a flat row nobody could tell which way it goes.
+std::span<TokenId> Sampler::gather(double min_weight) {
   std::size_t size = 0;
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     candidates_[size] = static_cast<TokenId>(i);
-    size += static_cast<std::size_t>(weights_[i] >= least);
+    size += static_cast<std::size_t>(weights_[i] >= min_weight);
   }
-  const std::span<TokenId> candidates(candidates_.data(), size);
-  std::fill(bin_sums_.begin(), bin_sums_.end(), 0.0);
-  for (const TokenId token : candidates) {
-    const double weight = weights_[static_cast<std::size_t>(token)];
-    bin_sums_[bin_of(weight)] += weight;
-  }
-  return candidates;
+  return {candidates_.data(), size};
+}
+
+std::size_t Sampler::bin_at(TokenId token) const {
+  return bin_of(weight_of(token));
 }
 
 std::span<TokenId> Sampler::rank_bin(std::size_t bin, std::span<TokenId> candidates) const {
-  const auto end = std::partition(candidates.begin(), candidates.end(), [&](TokenId token) {
-    return bin_of(weights_[static_cast<std::size_t>(token)]) == bin;
-  });
+  const auto end = std::partition(candidates.begin(), candidates.end(),
+                                  [&](TokenId token) { return bin_at(token) == bin; });
   std::sort(candidates.begin(), end, MoreLikely{weights_});
   return {candidates.begin(), end};
 }

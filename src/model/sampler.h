@@ -3,10 +3,11 @@
 // Thread:     one thread a sampler; samplers share nothing.
 // Memory:     scratch of 21 bytes a vocabulary entry and 8 KiB, taken at construction; sampling
 //             allocates nothing.
-// Cost:       O(vocab), plus O(n log n) for the n tokens that have to be ranked: top-k's k, or of
-//             top-p those as likely as the last one that is left, and as the one that is drawn, to
-//             a sixteenth of an octave. Penalties: the output, and of a repetition penalty also the
-//             prompt, or what it has of each token once.
+// Cost:       O(vocab), plus O(n log n) for the n tokens that have to be ranked: of top-k's k, up
+// to
+//             1,024, all; of more, and of top-p, those as likely as the last one that is left, and
+//             as the one that is drawn, to a sixteenth of an octave. Penalties: the output, and of
+//             a repetition penalty also the prompt, or what it has of each token once.
 // Not here:   where logits come from (transformer), stop conditions (stop_strings.h), a request's
 //             parameters (stemma/sampling.h). Invariants: I13.
 //
@@ -90,14 +91,22 @@ class Sampler {
   void weigh(std::span<const float> logits, TokenId top, float temperature);
   double sum_runs(double min_weight);
   TokenId draw_unordered(double min_weight, double unit);
-  TokenId draw_of_top_k(const TokenChoice& choice);
-  TokenId draw_of_top_p(const TokenChoice& choice);
+  TokenId draw_of_few(const TokenChoice& choice);
+  TokenId draw_of_many(const TokenChoice& choice);
   // The first of `ranked` that adds to `reached` so that it exceeds `target`; else the last.
   TokenId first_beyond(double target, double reached, std::span<const TokenId> ranked) const;
   // The k most likely tokens, in no order.
   std::span<TokenId> gather_top_k(std::int64_t top_k);
-  // The tokens without which top_p cannot be reached, and the sums of their bins.
-  std::span<TokenId> gather_for_top_p(const TokenChoice& choice, double total);
+  // Tokens of which the most likely are left, until they have the weight that is wanted.
+  struct Candidates {
+    std::span<TokenId> tokens;
+    double wanted;
+  };
+  Candidates gather_for_top_p(const TokenChoice& choice);
+  Candidates gather_for_top_k(const TokenChoice& choice);
+  std::span<TokenId> gather(double min_weight);
+  double weight_of(TokenId token) const { return weights_[static_cast<std::size_t>(token)]; }
+  std::size_t bin_at(TokenId token) const;
   // Those of a bin, the most likely first; the others are behind them.
   std::span<TokenId> rank_bin(std::size_t bin, std::span<TokenId> candidates) const;
 

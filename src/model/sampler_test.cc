@@ -367,13 +367,15 @@ TEST(SamplerDistribution, AgreesWithTheNaiveDefinition) {
 TEST(SamplerDistribution, AgreesWithTheNaiveDefinitionOnFlatRows) {
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   Prng prng(kSeed);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 900; ++round) {
     std::vector<float> logits(static_cast<std::size_t>(1000 + prng.below(4000)));
     const double width = 8 * prng.unit();
     for (float& logit : logits) logit = static_cast<float>(width * (prng.unit() + prng.unit()));
     SamplingParams params = sampled(0.5f + 3 * static_cast<float>(prng.unit()));
     params.seed = prng();
-    params.top_p = 0.01f + 0.98f * static_cast<float>(prng.unit());
+    params.top_k = prng.below(3) == 0 ? 0 : 1 + prng.below(5000);
+    const bool all = params.top_k > 0 && prng.below(2) == 0;
+    params.top_p = all ? 1 : 0.01f + 0.98f * static_cast<float>(prng.unit());
     params.min_p = prng.below(2) == 0 ? 0 : 0.2f * static_cast<float>(prng.unit());
     const double unit = sampling_unit(*params.seed, 0);
     ASSERT_EQ(sample(logits, params), naive(logits, params, unit)) << "round " << round;
