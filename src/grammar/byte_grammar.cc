@@ -212,10 +212,13 @@ std::optional<std::string> ByteGrammar::why_nothing(Part whole) const {
   return nothings_.at(part->number);
 }
 
+Status ByteGrammar::check_room() const {
+  if (!is_full()) return {};
+  return Error{ErrorCode::kTooLarge, fmt::format("more than {} parts", kPartsMax)};
+}
+
 Result<ByteProgram> ByteGrammar::compile(Part start) const {
-  if (is_full()) {
-    return Error{ErrorCode::kTooLarge, fmt::format("more than {} parts", kPartsMax)};
-  }
+  STEMMA_RETURN_IF_ERROR(check_room());
   return ByteCompiler(*this, start).compile();
 }
 

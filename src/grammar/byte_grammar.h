@@ -98,6 +98,8 @@ class ByteGrammar {
 
   // Whether there are so many parts that it is refused, whatever else is made.
   bool is_full() const { return nodes_.size() > kPartsMax; }
+  // kTooLarge where it is.
+  Status check_room() const;
   // Why no text is of it, where it cannot do without what is nothing; nullopt otherwise. O(parts).
   // REQUIRES: its rules are defined.
   std::optional<std::string> why_nothing(Part whole) const;

@@ -48,13 +48,15 @@ class RegexReader : private TextCursor {
 
   Result<Part> read() {
     const Part whole = alternatives(/*depth=*/0);
+    STEMMA_RETURN_IF_ERROR(grammar_.check_room());
     if (status_.ok() && at_ < text_.size()) invalid("a ) without a (");
     if (!status_.ok()) return status_.error();
     return whole;
   }
 
  private:
-  bool done() const { return at_end() || !status_.ok(); }
+  // What is refused for its size is not read any further: others wait.
+  bool done() const { return at_end() || !status_.ok() || grammar_.is_full(); }
   char32_t take_char() {
     const char32_t code = utf8_code_at(text_, at_);
     at_ = utf8_next(text_, at_);

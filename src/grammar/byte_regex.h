@@ -31,7 +31,8 @@ enum class RegexMatch : std::uint8_t {
 using CharWriter = FunctionRef<ByteGrammar::Part(std::span<const CharRange>)>;
 
 // kInvalidArgument for a mistake, kUnsupported for what has no grammar: the byte at which it is,
-// and what. REQUIRES: `expression` is well-formed UTF-8.
+// and what; kTooLarge where the grammar is full, behind which nothing is read. REQUIRES:
+// `expression` is well-formed UTF-8.
 Result<ByteGrammar::Part> add_regex(std::string_view expression, RegexMatch match,
                                     ByteGrammar& grammar, CharWriter write);
 // The same of characters that stand for themselves.

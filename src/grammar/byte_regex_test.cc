@@ -3,6 +3,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -116,6 +117,26 @@ TEST(ByteRegex, RefusesByNameWhatHasNoGrammar) {
 }
 
 // Against PCRE2: drawn expressions, and texts over the same letters.
+// Each character is at least one part, so that what is behind as many is never asked how it is
+// written: a request that is refused for its size would hold up all others.
+TEST(ByteRegex, IsNotReadFurtherThanAGrammarHasRoomFor) {
+  for (const std::string_view one : {"a", "a|", "[^a]", "\\D", "(.)"}) {
+    std::string expression;
+    while (expression.size() < 4 * ByteGrammar::kPartsMax) expression += one;
+    ByteGrammar grammar;
+    std::size_t written = 0;
+    const auto whole = add_regex(expression + ")", RegexMatch::kAnywhere, grammar,
+                                 [&](std::span<const CharRange>) {
+                                   ++written;
+                                   return grammar.text("ab");
+                                 });
+    ASSERT_FALSE(whole.ok()) << one;
+    EXPECT_EQ(whole.error().code, ErrorCode::kTooLarge) << one;
+    EXPECT_EQ(whole.error().detail, "more than 1048576 parts") << one;
+    EXPECT_LT(written, ByteGrammar::kPartsMax / 2) << one;
+  }
+}
+
 TEST(ByteRegex, MatchesWhatALibraryMatches) {
   Prng prng(9);
   const auto drawn = [&](const auto& self, int depth) -> std::string {

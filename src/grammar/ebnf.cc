@@ -57,6 +57,7 @@ class EbnfReader : private TextCursor {
     }
     find_defined();
     while (!done()) definition();
+    STEMMA_RETURN_IF_ERROR(grammar_.check_room());
     check_names();
     if (!status_.ok()) return status_.error();
     return rules_.find("root")->second.part;
@@ -69,7 +70,8 @@ class EbnfReader : private TextCursor {
     bool defined = false;
   };
 
-  bool done() const { return at_end() || !status_.ok(); }
+  // What is refused for its size is not read any further: others wait.
+  bool done() const { return at_end() || !status_.ok() || grammar_.is_full(); }
   // As take, and what is blank behind it.
   bool take_sign(std::string_view what) {
     const bool taken = take(what);

@@ -25,8 +25,9 @@
 
 namespace stemma {
 
-// kInvalidArgument for a mistake, kUnsupported for what has no grammar: the line, and what.
-// REQUIRES: `text` is well-formed UTF-8.
+// kInvalidArgument for a mistake, kUnsupported for what has no grammar: the line, and what;
+// kTooLarge where the grammar is full, behind which nothing is read. REQUIRES: `text` is
+// well-formed UTF-8.
 Result<ByteGrammar::Part> add_ebnf(std::string_view text, ByteGrammar& grammar);
 
 }  // namespace stemma

@@ -135,6 +135,17 @@ number ::= ("-"? ([0-9] | [1-9] [0-9]{0,15})) ("." [0-9]+)? ([eE] [-+]? [1-9] [0
 ws     ::= | " " | "\n" [ \t]{0,20}
 )";
 
+// What is behind is no mistake any more: it is not read.
+TEST(Ebnf, IsNotReadFurtherThanAGrammarHasRoomFor) {
+  std::string rules = "root ::= ";
+  while (rules.size() < 3 * ByteGrammar::kPartsMax) rules += "[^a] . | ";
+  ByteGrammar grammar;
+  const auto whole = add_ebnf(rules + "nobody )", grammar);
+  ASSERT_FALSE(whole.ok());
+  EXPECT_EQ(whole.error().code, ErrorCode::kTooLarge);
+  EXPECT_EQ(whole.error().detail, "more than 1048576 parts");
+}
+
 TEST(Ebnf, TextsOfAGrammarOfJsonAreJson) {
   ByteAutomaton automaton = automaton_of_ebnf(kJson);
   Prng prng(static_cast<std::uint64_t>(testing::UnitTest::GetInstance()->random_seed()));

@@ -196,8 +196,7 @@ Status check_marks(const FreeText& text) {
 Status define_free_text(Part whole, const FreeText& text, ByteGrammar& grammar) {
   STEMMA_RETURN_IF_ERROR(check_marks(text));
   if (!grammar.is_full()) FreeTextWriter(text, grammar).define(whole);
-  if (!grammar.is_full()) return {};
-  return Error{ErrorCode::kTooLarge, fmt::format("more than {} parts", ByteGrammar::kPartsMax)};
+  return grammar.check_room();
 }
 
 }  // namespace stemma

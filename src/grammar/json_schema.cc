@@ -293,7 +293,7 @@ class SchemaReader {
                                    ? expression_of_format(format.get_ref<const std::string&>())
                                    : "";
       if (form.empty()) return json_.string(extent.least, extent.most);
-      return json_.string_of(form).value();
+      return kept(json_.string_of(form));  // for which there may be no room
     }
     const std::string at = path + ".pattern";
     if (!pattern->is_string()) return wrong(at, "must be a string");

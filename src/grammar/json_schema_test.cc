@@ -445,6 +445,14 @@ std::string refusal(std::string_view schema, bool strict = true) {
   return program.ok() ? "" : program.error().detail;
 }
 
+TEST(JsonSchema, OfWhichThereIsNoRoomForAStringIsRefusedForItsSize) {
+  std::string items = "{}";
+  while (items.size() < ByteGrammar::kPartsMax) items += ",{}";
+  const std::string schema = R"({"type":["array","string"],"prefixItems":[)" + items + "],";
+  EXPECT_EQ(refusal(schema + R"("format":"date"})"), "more than 1048576 parts");
+  EXPECT_EQ(refusal(schema + R"("pattern":"a"})"), "s.pattern: more than 1048576 parts");
+}
+
 TEST(JsonSchema, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal("1"), "s: must be an object or a boolean");
   EXPECT_EQ(refusal("false"), "s: false allows nothing");
