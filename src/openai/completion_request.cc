@@ -303,10 +303,9 @@ std::vector<TokenId> read_tokens(const TemplateJson& list, const std::string& pa
   std::vector<TokenId> tokens;
   tokens.reserve(list.size());
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const bool fits = list[i].is_number_unsigned() &&
-                      list[i].get<std::uint64_t>() < static_cast<std::uint64_t>(vocab_tokens);
-    if (fits) {
-      tokens.push_back(list[i].get<TokenId>());
+    const std::int64_t token = whole_number(list[i]).value_or(-1);
+    if (token >= 0 && token < vocab_tokens) {
+      tokens.push_back(static_cast<TokenId>(token));
       continue;
     }
     if (!fault.has_value()) {

@@ -110,6 +110,19 @@ TEST(CompletionRequest, AllowedTokensThatRepeatTakeNoMoreThanTheVocabulary) {
   EXPECT_LE(request.sampling.allowed_tokens.capacity(), 100U);
 }
 
+TEST(CompletionRequest, WholeNumbersMayBeWrittenWithAPoint) {
+  const CompletionRequest request = accepted(completion(
+      R"("prompt":[3.0,7],"n":2.0,"max_tokens":1e2,"seed":-5.0,"stop_token_ids":[4.0])"));
+  EXPECT_EQ(request.copies, 2);
+  EXPECT_EQ(request.max_tokens, 100);
+  EXPECT_EQ(request.sampling.seed, static_cast<std::uint64_t>(std::int64_t{-5}));
+  EXPECT_THAT(request.stop_tokens, testing::ElementsAre(4));
+  EXPECT_THAT(std::get<std::vector<TokenId>>(request.prompts[0]), testing::ElementsAre(3, 7));
+  EXPECT_EQ(fault_of(completion(R"("prompt":[3.5])")), "prompt[0]");
+  EXPECT_EQ(fault_of(completion(R"("prompt":[-1.0])")), "prompt[0]");
+  EXPECT_EQ(fault_of(chat(R"("seed":18014398509481984.0)")), "seed") << "which one was it?";
+}
+
 TEST(CompletionRequest, NullIsAbsent) {
   const CompletionRequest request =
       accepted(chat(R"("n":null,"temperature":null,"stop":null,"logit_bias":null,"tools":null)"));

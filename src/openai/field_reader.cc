@@ -23,6 +23,18 @@ std::string item_path(std::string_view path, std::size_t item) {
   return fmt::format("{}[{}]", path, item);
 }
 
+std::optional<std::int64_t> whole_number(const TemplateJson& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<std::uint64_t>();
+    return number <= INT64_MAX ? std::optional(static_cast<std::int64_t>(number)) : std::nullopt;
+  }
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  constexpr double kExactMax = std::int64_t{1} << 53;  // beyond it some have no double
+  const double number = value.is_number() ? value.get<double>() : std::nan("");
+  if (!(std::abs(number) <= kExactMax) || std::floor(number) != number) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
 FieldReader::FieldReader(const TemplateJson& object, std::string path,
                          std::optional<ApiError>& fault)
     : object_(object), path_(std::move(path)), fault_(fault) {
@@ -67,11 +79,8 @@ const TemplateJson* FieldReader::array_or_null(std::string_view name) {
 std::optional<std::int64_t> FieldReader::integer(std::string_view name, Integers range) {
   const TemplateJson* const field = find_or_null(name);
   if (field == nullptr) return std::nullopt;
-  // Numbers beyond 63 bits are stored unsigned; none of them is in any range.
-  const bool fits = field->is_number_integer() &&
-                    (!field->is_number_unsigned() || field->get<std::uint64_t>() <= INT64_MAX);
-  const std::int64_t value = fits ? field->get<std::int64_t>() : 0;
-  if (fits && value >= range.min && value <= range.max) return value;
+  const std::optional<std::int64_t> value = whole_number(*field);
+  if (value.has_value() && *value >= range.min && *value <= range.max) return value;
   fail(name, fmt::format("must be an integer from {} to {} (got {})", range.min, range.max,
                          given(*field)));
   return std::nullopt;

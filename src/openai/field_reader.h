@@ -21,6 +21,10 @@ namespace stemma {
 // "messages", 2 -> "messages[2]".
 std::string item_path(std::string_view path, std::size_t item);
 
+// A whole number of 63 bits, also where it is written with a point: who has doubles alone, as many
+// languages' maps of JSON do, writes 16 as 16.0. nullopt: it is none.
+std::optional<std::int64_t> whole_number(const TemplateJson& value);
+
 // A field that would change the answer and is not supported.
 struct RefusedField {
   std::string_view name;
