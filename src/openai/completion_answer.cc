@@ -13,6 +13,19 @@ using Json = TemplateJson;
 constexpr std::pair<std::string_view, std::string_view> kLineEnds[] = {
     {"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}};
 
+// In the time of the text, however often `what` is in it: a client may have sent it so.
+std::string replaced(std::string text, std::string_view what, std::string_view with) {
+  std::size_t at = text.find(what);
+  if (at == std::string::npos) return text;
+  std::string out;
+  std::size_t told = 0;
+  for (; at != std::string::npos; at = text.find(what, told)) {
+    out.append(text, told, at - told).append(with);
+    told = at + what.size();
+  }
+  return out.append(text, told);
+}
+
 // JSON has no infinity: a token that cannot come has a very small logprob, as OpenAI gives it.
 double finite(float logprob) {
   return std::isfinite(logprob) ? static_cast<double>(logprob) : -9999.0;
@@ -206,11 +219,7 @@ TemplateJson chances_json(std::span<const TokenChance> chances) {
 }
 
 std::string event_of(std::string json) {
-  for (const auto& [end, escaped] : kLineEnds) {
-    for (std::size_t at = json.find(end); at != std::string::npos; at = json.find(end, at)) {
-      json.replace(at, end.size(), escaped);
-    }
-  }
+  for (const auto& [end, escaped] : kLineEnds) json = replaced(std::move(json), end, escaped);
   return "data: " + json + "\n\n";
 }
 

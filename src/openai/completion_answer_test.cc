@@ -212,6 +212,18 @@ TEST(CompletionAnswer, AnEventIsOneLineWhateverALanguageTakesForAnEnd) {
   EXPECT_EQ(event_json(event)["choices"][0]["text"], piece.text);
 }
 
+// Three million bytes: to move all that is behind each of them would take minutes.
+TEST(CompletionAnswer, AnEventOfNothingButEndsOfLinesIsWrittenInTheTimeOfItsText) {
+  constexpr int kTimes = 1'000'000;
+  std::string text;
+  std::string expected = "data: ";
+  for (int i = 0; i < kTimes; ++i) {
+    text += "\xE2\x80\xA8";
+    expected += "\\u2028";
+  }
+  EXPECT_TRUE(event_of(std::move(text)) == expected + "\n\n");
+}
+
 TEST(ApiErrors, HaveOpenAisShape) {
   EXPECT_EQ(error_body(field_error("n", "must be 1")),
             R"({"error":{"message":"n: must be 1","type":"invalid_request_error","param":"n",)"
