@@ -99,7 +99,7 @@ struct CompletionRequest {
   CacheFields cache;
   bool wants_tokens = false;   // return_token_ids: the answer as tokens too
   bool wants_receipt = false;  // in the body; the header has it anyway
-  TemplateJson response;       // of /v1/responses: what the answer repeats; null: another path
+  std::string response;        // of /v1/responses: what the answer repeats; empty: another path
 };
 
 // Reads a request's body.

@@ -93,7 +93,7 @@ std::string_view status_of(std::string_view finish_reason) {
 }
 
 // As long as nothing else is said, under way and empty.
-Json response_json(const AnswerHead& head, const Json& request) {
+Json response_json(const AnswerHead& head) {
   Json json;
   json["id"] = head.id;
   json["object"] = "response";
@@ -106,16 +106,13 @@ Json response_json(const AnswerHead& head, const Json& request) {
   json["previous_response_id"] = nullptr;
   json["reasoning"] = {{"effort", nullptr}, {"summary", nullptr}};
   json["store"] = false;
-  json["text"]["format"]["type"] = "text";
   json["truncation"] = "disabled";
   json["usage"] = nullptr;
-  json.update(request);
   return json;
 }
 
-Json ended_json(const AnswerHead& head, const Json& request, Json items,
-                std::string_view finish_reason) {
-  Json json = response_json(head, request);
+Json ended_json(const AnswerHead& head, Json items, std::string_view finish_reason) {
+  Json json = response_json(head);
   json["output"] = std::move(items);
   json["status"] = status_of(finish_reason);
   if (!is_whole(finish_reason)) {
@@ -123,6 +120,18 @@ Json ended_json(const AnswerHead& head, const Json& request, Json items,
         finish_reason == "length" ? "max_output_tokens" : finish_reason;
   }
   return json;
+}
+
+// An object of JSON with the members of another one behind its own. What was asked is as long as a
+// client made it: it is text once and for all.
+std::string with_members(std::string object, std::string_view others) {
+  if (others == "{}") return object;
+  object.back() = ',';
+  return object.append(others.substr(1));
+}
+
+void append_event(std::string_view type, std::string json, std::string& events) {
+  events.append("event: ").append(type).append("\n").append(event_of(std::move(json)));
 }
 
 void add_cost(Json& response, const AnswerUsage& usage, const Json& receipt) {
@@ -135,7 +144,7 @@ void add_cost(Json& response, const AnswerUsage& usage, const Json& receipt) {
 std::string ResponseAnswer::begin() {
   std::string events;
   for (const char* const type : {"response.created", "response.in_progress"}) {
-    say(type, {{"response", response_json(head_, request_)}}, events);
+    say_response(type, response_json(head_), events);
   }
   return events;
 }
@@ -166,21 +175,21 @@ std::string ResponseAnswer::end(const AnswerUsage& usage, const Json& receipt) {
   if (in_message_ && !waiting_.empty()) say_text("", events);
   close_thoughts(status_of(finish_reason_), events);
   close_message(status_of(finish_reason_), events);
-  Json response = ended_json(head_, request_, items_, finish_reason_);
+  Json response = ended_json(head_, items_, finish_reason_);
   add_cost(response, usage, receipt);
-  if (!streams_) return json_text(response);
-  say(is_whole(finish_reason_) ? "response.completed" : "response.incomplete",
-      {{"response", std::move(response)}}, events);
+  if (!streams_) return text_of(response);
+  say_response(is_whole(finish_reason_) ? "response.completed" : "response.incomplete", response,
+               events);
   return events;
 }
 
 std::string ResponseAnswer::fail(const ApiError& error) {
   std::string events;
-  Json response = response_json(head_, request_);
+  Json response = response_json(head_);
   response["status"] = "failed";
   response["error"] = {{"code", "server_error"}, {"message", error.message}};
   response["output"] = items_;
-  say("response.failed", {{"response", std::move(response)}}, events);
+  say_response("response.failed", response, events);
   return events;
 }
 
@@ -310,7 +319,19 @@ void ResponseAnswer::say(std::string_view type, Json event, std::string& events)
   if (!streams_) return;
   event["type"] = type;
   event["sequence_number"] = said_++;
-  events.append("event: ").append(type).append("\n").append(event_of(json_text(event)));
+  append_event(type, json_text(event), events);
+}
+
+std::string ResponseAnswer::text_of(const Json& response) const {
+  return with_members(json_text(response), request_);
+}
+
+void ResponseAnswer::say_response(std::string_view type, const Json& response,
+                                  std::string& events) {
+  if (!streams_) return;
+  const Json about = {{"type", type}, {"sequence_number", said_++}};
+  append_event(type, with_members("{\"response\":" + text_of(response) + "}", json_text(about)),
+               events);
 }
 
 }  // namespace stemma

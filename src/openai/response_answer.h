@@ -24,7 +24,7 @@ namespace stemma {
 class ResponseAnswer {
  public:
   // `request`: CompletionRequest::response.
-  ResponseAnswer(AnswerHead head, TemplateJson request, bool streams)
+  ResponseAnswer(AnswerHead head, std::string request, bool streams)
       : head_(std::move(head)), request_(std::move(request)), streams_(streams) {}
 
   // Once, first.
@@ -53,9 +53,12 @@ class ResponseAnswer {
   void say_text(std::string_view text, std::string& events);
   void add_call(const ToolCall& call, std::int64_t number, std::string& events);
   void say(std::string_view type, TemplateJson event, std::string& events);
+  // What the answer is now, and an event of it.
+  std::string text_of(const TemplateJson& response) const;
+  void say_response(std::string_view type, const TemplateJson& response, std::string& events);
 
   AnswerHead head_;
-  TemplateJson request_;
+  std::string request_;  // an object of JSON
   bool streams_;
   TemplateJson items_ = TemplateJson::array();  // that are whole
   bool in_thoughts_ = false;

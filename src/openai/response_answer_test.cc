@@ -66,7 +66,7 @@ std::vector<std::int64_t> places_of(const std::vector<TemplateJson>& events,
 
 // The whole answer that comes in these pieces.
 std::string body_of(const std::vector<AnswerPiece>& pieces, const AnswerUsage& usage = {},
-                    const TemplateJson& request = TemplateJson::object()) {
+                    const std::string& request = "{}") {
   ResponseAnswer whole(head(), request, /*streams=*/false);
   EXPECT_EQ(whole.begin(), "");
   for (const AnswerPiece& piece : pieces) EXPECT_EQ(whole.push(piece), "");
@@ -75,16 +75,29 @@ std::string body_of(const std::vector<AnswerPiece>& pieces, const AnswerUsage& u
 
 TEST(ResponseAnswer, OfAText) {
   EXPECT_EQ(
-      body_of({piece_of("hello", {}, "stop")}, kUsage, {{"tools", TemplateJson::array()}}),
+      body_of({piece_of("hello", {}, "stop")}, kUsage, R"({"tools":[]})"),
       R"({"id":"resp_1","object":"response","created_at":7,"status":"completed","error":null,)"
       R"("incomplete_details":null,"model":"m","output":[{"type":"message","id":"msg_resp_1_0",)"
       R"("status":"completed","role":"assistant","content":[{"type":"output_text","text":"hello",)"
       R"("annotations":[],"logprobs":[]}]}],"previous_response_id":null,)"
       R"("reasoning":{"effort":null,"summary":null},"store":false,)"
-      R"("text":{"format":{"type":"text"}},"truncation":"disabled","usage":{"input_tokens":5,)"
+      R"("truncation":"disabled","usage":{"input_tokens":5,)"
       R"("input_tokens_details":{"cached_tokens":4},)"
       R"("output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":7},)"
       R"("tools":[]})");
+}
+
+TEST(ResponseStream, RepeatsWhatWasAskedInEachEventOfTheWholeAnswer) {
+  ResponseAnswer stream(head(), R"({"metadata":{"k":"v"}})", /*streams=*/true);
+  std::string told = stream.begin();
+  told += stream.push(piece_of("hello", {}, "stop"));
+  told += stream.end(kUsage, TemplateJson());
+  const auto events = events_of(told);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1}, events.size() - 1}) {
+    EXPECT_EQ(events[at]["response"]["metadata"].dump(), R"({"k":"v"})") << at;
+  }
+  ResponseAnswer failed(head(), R"({"metadata":{"k":"v"}})", /*streams=*/true);
+  EXPECT_EQ(events_of(failed.fail({}))[0]["response"]["metadata"]["k"], "v");
 }
 
 TEST(ResponseAnswer, OfCallsHasNoMessageWithoutAText) {
@@ -107,7 +120,7 @@ TEST(ResponseAnswer, ThatWasCutOffSaysWhy) {
 }
 
 TEST(ResponseStream, OfATextIsItsBodyInPieces) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("he"));
   said += stream.push(piece_of(""));
@@ -129,7 +142,7 @@ TEST(ResponseStream, OfATextIsItsBodyInPieces) {
 
 //   output   0: message "I look."   1: call   2: call   3: message "Done."
 TEST(ResponseStream, CallsAndTextsAreItemsInTheirOrder) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("I look.", {{"look", "{}"}}));
   AnswerPiece second = piece_of("", {{"go", "[]"}});
@@ -156,7 +169,7 @@ TEST(ResponseStream, CallsAndTextsAreItemsInTheirOrder) {
 // The items of an answer that comes in these pieces: the same streamed and whole, each told of
 // once, in its place.
 TemplateJson output_of(const std::vector<AnswerPiece>& pieces) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   for (const AnswerPiece& piece : pieces) said += stream.push(piece);
   said += stream.end({}, TemplateJson());
@@ -263,7 +276,7 @@ AnswerPiece thoughts_of(std::string thoughts, std::string text = "", std::string
 
 //   output   0: reasoning "I look."   1: message "The sea."
 TEST(ResponseStream, ThoughtsAreAnItemBeforeTheText) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(thoughts_of("I "));
   said += stream.push(thoughts_of("look.", "The", ""));
@@ -290,7 +303,7 @@ TEST(ResponseStream, ThoughtsAreAnItemBeforeTheText) {
 
 //   output   0: message "Hm."   1: reasoning "I look."   2: message "The sea."
 TEST(ResponseStream, ThoughtsBehindATextEndItsMessage) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("Hm."));
   said += stream.push(thoughts_of("I look."));
@@ -307,7 +320,7 @@ TEST(ResponseStream, ThoughtsBehindATextEndItsMessage) {
 }
 
 TEST(ResponseStream, ThoughtsThatWereCutOffAreNotWhole) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(thoughts_of("I ", "", "length"));
   said += stream.end(kUsage, TemplateJson());
@@ -318,7 +331,7 @@ TEST(ResponseStream, ThoughtsThatWereCutOffAreNotWhole) {
 }
 
 TEST(ResponseStream, LogprobsAreThoseOfTheText) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   AnswerPiece thinks = thoughts_of("a");
   thinks.chances = {{.token = {.text = "a"}, .likeliest = {}, .is_thought = true}};
@@ -336,7 +349,7 @@ TEST(ResponseStream, LogprobsAreThoseOfTheText) {
 }
 
 TEST(ResponseStream, ThatSaysNothingHasAnEmptyMessage) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("", {}, "stop"));
   said += stream.end(kUsage, TemplateJson());
@@ -344,7 +357,7 @@ TEST(ResponseStream, ThatSaysNothingHasAnEmptyMessage) {
 }
 
 TEST(ResponseStream, TokensHaveTheirLogprobsInPiecesAndWhole) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   for (const char* const text : {"a", "b"}) {
     AnswerPiece piece = piece_of(text);
@@ -358,7 +371,7 @@ TEST(ResponseStream, TokensHaveTheirLogprobsInPiecesAndWhole) {
 }
 
 TEST(ResponseStream, ThatFailsSaysWhatItHadAndWhy) {
-  ResponseAnswer stream(head(), TemplateJson::object(), /*streams=*/true);
+  ResponseAnswer stream(head(), "{}", /*streams=*/true);
   std::string said = stream.begin();
   said += stream.push(piece_of("", {{"go", "{}"}}));
   said += stream.fail(server_error("the step failed"));

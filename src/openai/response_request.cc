@@ -1,5 +1,6 @@
 #include "openai/response_request.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "openai/completion_answer.h"
 #include "openai/field_reader.h"
 
 namespace stemma {
@@ -26,6 +28,7 @@ constexpr std::array kNotOfChats = {"input",
                                     "text",
                                     "include",
                                     "stream_options",
+                                    "metadata",
                                     "messages",
                                     "max_tokens",
                                     "logprobs",
@@ -43,6 +46,16 @@ constexpr RefusedField kRefused[] = {
     {"truncation", "\"disabled\"", "only \"disabled\" is supported"},
     {"prompt_logprobs", "null", "only for chats and completions"},
 };
+
+Json of_chats(const Json& body) {
+  Json chat = Json::object();
+  for (const auto& [name, value] : body.items()) {
+    const bool is_others =
+        std::find(kNotOfChats.begin(), kNotOfChats.end(), name) != kNotOfChats.end();
+    if (!is_others) chat[name] = value;
+  }
+  return chat;
+}
 
 // The messages of the chat, and where in the request each came from.
 struct Conversation {
@@ -238,26 +251,34 @@ double written(float number) {
   return std::round(static_cast<double>(number) * kUnits) / kUnits;
 }
 
-// What an answer repeats of its request.
-Json repeated(const Json& body, const CompletionRequest& request) {
-  const auto given = [&body](const char* name, const Json& absent) -> Json {
-    const auto found = body.find(name);
-    return found == body.end() || found->is_null() ? absent : *found;
+// What the text is to be. Clients' types have a format in it.
+Json text_given(const Json& body) {
+  Json text = body.value("text", Json());
+  if (text.is_null()) text = Json::object();
+  if (text.value("format", Json()).is_null()) text["format"] = {{"type", "text"}};
+  return text;
+}
+
+// What an answer repeats of its request, as an object.
+std::string repeated(const Json& body, const CompletionRequest& request) {
+  std::string text = "{";
+  const auto add = [&](const char* name, const Json& value) {
+    text.append(text.size() > 1 ? ",\"" : "\"").append(name).append("\":").append(json_text(value));
   };
-  Json json;
-  json["instructions"] = given("instructions", nullptr);
-  json["max_output_tokens"] = given("max_output_tokens", nullptr);
-  json["metadata"] = given("metadata", Json::object());
-  json["parallel_tool_calls"] = request.calls_in_parallel;
-  json["temperature"] = given("temperature", written(request.sampling.temperature));
-  if (Json text = given("text", Json()); !text.is_null()) {
-    if (text.value("format", Json()).is_null()) text["format"] = {{"type", "text"}};
-    json["text"] = std::move(text);
-  }
-  json["tool_choice"] = given("tool_choice", "auto");
-  json["tools"] = given("tools", Json::array());
-  json["top_p"] = given("top_p", written(request.sampling.top_p));
-  return json;
+  const auto repeat = [&](const char* name, const Json& absent) {
+    const auto found = body.find(name);
+    add(name, found == body.end() || found->is_null() ? absent : *found);
+  };
+  repeat("instructions", nullptr);
+  repeat("max_output_tokens", nullptr);
+  repeat("metadata", Json::object());
+  add("parallel_tool_calls", request.calls_in_parallel);
+  repeat("temperature", written(request.sampling.temperature));
+  add("text", text_given(body));
+  repeat("tool_choice", "auto");
+  repeat("tools", Json::array());
+  repeat("top_p", written(request.sampling.top_p));
+  return text + "}";
 }
 
 }  // namespace
@@ -270,10 +291,9 @@ ApiResult<CompletionRequest> read_response_request(std::string_view body,
   std::optional<ApiError> fault;
   FieldReader fields(given, "", fault);
   fields.refuse(kRefused);
-  Json chat = given;
-  for (const char* const name : kNotOfChats) chat.erase(name);
-  const Conversation conversation = read_input(fields, fault);
-  chat["messages"] = conversation.messages;
+  Json chat = of_chats(given);
+  Conversation conversation = read_input(fields, fault);
+  chat["messages"] = std::move(conversation.messages);
   const auto max_tokens =
       fields.integer("max_output_tokens", {1, std::numeric_limits<std::int32_t>::max()});
   if (max_tokens.has_value()) chat["max_completion_tokens"] = *max_tokens;

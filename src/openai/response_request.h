@@ -16,7 +16,8 @@
 
 namespace stemma {
 
-// Reads a request's body. What comes out is a chat, whose CompletionRequest::response is an object.
+// Reads a request's body. What comes out is a chat, whose CompletionRequest::response is an object
+// of JSON.
 ApiResult<CompletionRequest> read_response_request(std::string_view body,
                                                    const RequestRules& rules);
 

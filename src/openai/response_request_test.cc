@@ -148,18 +148,21 @@ TEST(ResponseRequest, WhatChatsCallOtherwiseIsNotRead) {
   EXPECT_FALSE(request.logprobs.has_value()) << "only include asks for them";
 }
 
+TemplateJson repeated_of(const CompletionRequest& request) {
+  return TemplateJson::parse(request.response);
+}
+
 TEST(ResponseRequest, AnAnswerRepeatsWhatWasAsked) {
-  const TemplateJson repeated =
-      accepted(R"("input":"x","instructions":"i","metadata":{"k":"v"},"temperature":0.5)").response;
-  EXPECT_EQ(repeated.dump(), R"({"instructions":"i","max_output_tokens":null,"metadata":{"k":"v"},)"
-                             R"("parallel_tool_calls":true,"temperature":0.5,"tool_choice":"auto",)"
-                             R"("tools":[],"top_p":1.0})");
-  EXPECT_TRUE(accepted(R"("input":"x")").response.is_object());
+  EXPECT_EQ(
+      accepted(R"("input":"x","instructions":"i","metadata":{"k":"v"},"temperature":0.5)").response,
+      R"({"instructions":"i","max_output_tokens":null,"metadata":{"k":"v"},)"
+      R"("parallel_tool_calls":true,"temperature":0.5,"text":{"format":{"type":"text"}},)"
+      R"("tool_choice":"auto","tools":[],"top_p":1.0})");
 }
 
 // Not as floats, nor as the nearest ones that are sampled with.
 TEST(ResponseRequest, AnAnswerRepeatsNumbersAsTheyWereWritten) {
-  const TemplateJson given = accepted(R"("input":"x","temperature":0.7,"top_p":0)").response;
+  const TemplateJson given = repeated_of(accepted(R"("input":"x","temperature":0.7,"top_p":0)"));
   EXPECT_EQ(given["temperature"].dump(), "0.7");
   EXPECT_EQ(given["top_p"].dump(), "0");
   RequestRules rules;
@@ -167,7 +170,7 @@ TEST(ResponseRequest, AnAnswerRepeatsNumbersAsTheyWereWritten) {
   rules.defaults.top_p = 0.95F;
   const auto usual = read_response_request(R"({"input":"x","top_p":null})", rules);
   ASSERT_TRUE(std::holds_alternative<CompletionRequest>(usual));
-  const TemplateJson& repeated = std::get<CompletionRequest>(usual).response;
+  const TemplateJson repeated = repeated_of(std::get<CompletionRequest>(usual));
   EXPECT_EQ(repeated["temperature"].dump(), "0.6");
   EXPECT_EQ(repeated["top_p"].dump(), "0.95");
 }
@@ -175,8 +178,9 @@ TEST(ResponseRequest, AnAnswerRepeatsNumbersAsTheyWereWritten) {
 // Clients' types have a format wherever they have what a text is to be.
 TEST(ResponseRequest, AnAnswerSaysWhatFormItsTextHas) {
   const auto form = [](const std::string& text) {
-    return accepted(R"("input":"x","text":)" + text).response["text"].dump();
+    return repeated_of(accepted(R"("input":"x","text":)" + text))["text"].dump();
   };
+  EXPECT_EQ(form("null"), R"({"format":{"type":"text"}})");
   EXPECT_EQ(form(R"({"format":null})"), R"({"format":{"type":"text"}})");
   EXPECT_EQ(form(R"({"verbosity":"low"})"), R"({"verbosity":"low","format":{"type":"text"}})");
   EXPECT_EQ(form(R"({"format":{"type":"json_object"}})"), R"({"format":{"type":"json_object"}})");

@@ -107,7 +107,10 @@ Answer::Answer(AnswerPlan plan)
       generated_(answers_.size()),
       chances_of_prompt_(plan_.echoes.size()),
       unfinished_(plan_.answers()) {
-  if (!plan_.response.is_null()) response_.emplace(plan_.head, plan_.response, plan_.stream);
+  values_of_request_ = values_of_text(plan_.response);
+  if (!plan_.response.empty()) {
+    response_.emplace(plan_.head, std::exchange(plan_.response, {}), plan_.stream);
+  }
   for (const std::string& echo : plan_.echoes) {
     characters_of_echo_.push_back(characters_in(echo));
     values_of_prompt_.push_back(values_of_text(echo));
@@ -123,10 +126,13 @@ bool Answer::takes_long(const AnswerUpdate& update) const {
   if (!update.of_prompt.empty() || update.finish == FinishReason::kFailed) return false;
   std::int64_t values = values_of(update);
   const auto index = static_cast<std::size_t>(update.index);
-  if (plan_.stream && !shown_[index]) values += values_of_prompt_[prompt_of(update.index)];
+  if (plan_.stream && !shown_[index]) {
+    values += values_of_prompt_[prompt_of(update.index)] + values_of_request_;
+  }
   // A call, too, is told of behind all of the message before it.
   const bool tells_all = ends_with(update) || (response_.has_value() && !readers_.empty());
   if (tells_all) values += kept_values_;
+  if (ends_with(update)) values += values_of_request_;
   return values > kLongValues;
 }
 

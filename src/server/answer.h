@@ -46,7 +46,7 @@ struct AnswerPlan {
   bool tells_thoughts = true;  // which clients get to see
   bool wants_receipt = false;
   bool receipt_only = false;  // nobody reads the answer: it was asked for to be cached
-  TemplateJson response;      // CompletionRequest::response: of one answer, without an echo
+  std::string response;       // CompletionRequest::response: of one answer, without an echo
 
   std::int64_t answers() const { return copies * std::ssize(echoes); }
 };
@@ -119,6 +119,7 @@ class Answer {
   std::vector<std::vector<TokenChance>> chances_of_prompt_;
   std::vector<std::int64_t> values_of_prompt_;  // about how many JSON values showing each makes
   std::int64_t kept_values_ = 0;                // about how many are written, or freed, at the end
+  std::int64_t values_of_request_ = 0;          // about how many showing it is worth
   std::vector<std::int64_t> characters_of_echo_;
   RequestStats stats_;
   std::int64_t output_tokens_ = 0;

@@ -161,7 +161,7 @@ TEST(Answers, ThatStreamTakeLongWhereTheyShowThePromptAndNotBetween) {
 TEST(Answers, ThatAreResponsesTakeLongAtTheirEnd) {
   AnswerPlan plan;
   plan.stream = true;
-  plan.response = TemplateJson::object();
+  plan.response = "{}";
   Answer answer(std::move(plan));
   for (int i = 0; i < 400; ++i) {
     AnswerUpdate update = piece("a");
@@ -171,6 +171,19 @@ TEST(Answers, ThatAreResponsesTakeLongAtTheirEnd) {
   }
   EXPECT_TRUE(answer.takes_long(last_piece()));
   EXPECT_TRUE(answer.take(last_piece()).ends);
+}
+
+// A client may ask with megabytes that no prompt has: metadata, tools that are not to be called.
+TEST(Answers, ThatAreResponsesTakeLongWhereTheyRepeatALongRequest) {
+  AnswerPlan plan;
+  plan.stream = true;
+  plan.response = R"({"metadata":{"k":")" + std::string(1'000'000, 'v') + R"("}})";
+  Answer answer(std::move(plan));
+  EXPECT_TRUE(answer.takes_long(piece("Once")));
+  EXPECT_GT(answer.take(piece("Once")).events.size(), 2u * 1'000'000);
+  EXPECT_FALSE(answer.takes_long(piece(" upon")));
+  answer.take(piece(" upon"));
+  EXPECT_TRUE(answer.takes_long(last_piece()));
 }
 
 AnswerUpdate ended(std::int64_t index, std::int64_t tokens, FinishReason reason) {

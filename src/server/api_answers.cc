@@ -8,7 +8,7 @@ namespace stemma {
 namespace {
 
 std::string_view id_prefix(const AnswerPlan& plan) {
-  if (!plan.response.is_null()) return "resp_";
+  if (!plan.response.empty()) return "resp_";
   return plan.head.kind == CompletionKind::kChat ? "chatcmpl-" : "cmpl-";
 }
 

@@ -93,7 +93,7 @@ class ArgumentWriter {
 // A call of any tool that may be called.
 Result<Part> add_call(const CompletionRequest& request, const ToolCallSpelling& calls,
                       ByteGrammar& grammar) {
-  const bool is_chat = request.response.is_null();
+  const bool is_chat = request.response.empty();
   const ArgumentWriter writer(calls, grammar);
   std::vector<Part> ways;
   for (std::size_t i = 0; i < request.tools.size(); ++i) {

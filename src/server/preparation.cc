@@ -24,7 +24,7 @@ SamplingParams defaults_of(const GenerationConfig& generation) {
 
 // What clients call a prompt.
 std::string prompt_field(const CompletionRequest& request) {
-  if (!request.response.is_null()) return "input";
+  if (!request.response.empty()) return "input";
   return request.kind == CompletionKind::kChat ? "messages" : "prompt";
 }
 
@@ -372,7 +372,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.copies = request.copies;
   plan.stream = request.stream;
   // A response says in which order it said and called things.
-  prepared.job.in_pieces = request.stream || !request.response.is_null();
+  prepared.job.in_pieces = request.stream || !request.response.empty();
   plan.include_usage = request.include_usage;
   plan.usage_so_far = request.usage_so_far;
   plan.head.gives_tokens = request.wants_tokens;

@@ -224,7 +224,7 @@ TEST_F(PreparationTest, OfAPromptThatMayBeCutTheEndStays) {
 }
 
 TEST_F(PreparationTest, WhatIsWrongWithAPromptIsSaidOfTheFieldThatClientsCallItBy) {
-  const auto fault_of = [&](CompletionKind kind, const TemplateJson& response) {
+  const auto fault_of = [&](CompletionKind kind, const std::string& response) {
     CompletionRequest request;
     request.kind = kind;
     request.prompts = {std::vector<TokenId>(300, 7)};  // too long
@@ -233,9 +233,9 @@ TEST_F(PreparationTest, WhatIsWrongWithAPromptIsSaidOfTheFieldThatClientsCallItB
     const auto prepared = preparation_->prepare(std::move(request), {});
     return std::get<ApiError>(prepared).param;
   };
-  EXPECT_EQ(fault_of(CompletionKind::kText, nullptr), "prompt");
-  EXPECT_EQ(fault_of(CompletionKind::kChat, nullptr), "messages") << "there is no template";
-  EXPECT_EQ(fault_of(CompletionKind::kChat, TemplateJson::object()), "input");
+  EXPECT_EQ(fault_of(CompletionKind::kText, ""), "prompt");
+  EXPECT_EQ(fault_of(CompletionKind::kChat, ""), "messages") << "there is no template";
+  EXPECT_EQ(fault_of(CompletionKind::kChat, "{}"), "input");
 }
 
 // 250 tokens with the 20 likeliest each, a prompt and answer.
