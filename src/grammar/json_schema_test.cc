@@ -373,6 +373,18 @@ TEST(JsonSchema, MultiplesWithoutBoundsHaveAnyMagnitude) {
   EXPECT_FALSE(accepts(thousands, "0000"));
 }
 
+// Of both signs: most of their rules are the same.
+TEST(JsonSchema, LargeStepsAndThoseWithManyPlacesHaveRoomInASchema) {
+  ByteAutomaton eighths = automaton_of_schema(R"({"multipleOf":0.125})");
+  EXPECT_TRUE(accepts(eighths, "-123456789012.375"));
+  EXPECT_TRUE(accepts(eighths, "0.5"));
+  EXPECT_FALSE(accepts(eighths, "0.126"));
+  ByteAutomaton large = automaton_of_schema(R"({"type":"integer","multipleOf":399})");
+  EXPECT_TRUE(accepts(large, "999999999999999999"));
+  EXPECT_TRUE(accepts(large, "-798"));
+  EXPECT_FALSE(accepts(large, "-799"));
+}
+
 TEST(JsonSchema, BoundsOfNumbersAreRoundedIntoTheRange) {
   ByteAutomaton automaton =
       automaton_of_schema(R"({"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1})");
@@ -522,6 +534,8 @@ TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
             "s.multipleOf: not supported with so many digits where a schema is strict");
   EXPECT_EQ(refusal(R"({"type":"integer","multipleOf":401})"),
             "s.multipleOf: not supported with so many digits where a schema is strict");
+  EXPECT_EQ(refusal(R"({"multipleOf":0.399})"),
+            "s.multipleOf: not supported with so many digits where a schema is strict");
   EXPECT_EQ(refusal(R"({"pattern":"a\\b"})"), "s.pattern: at 2: \\b is not supported");
   EXPECT_EQ(refusal(R"({"pattern":"a","maxLength":3})"),
             "s.pattern: not supported beside a length");
@@ -537,7 +551,7 @@ TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
 TEST(JsonSchema, OneThatIsNotStrictKeepsToWhatItCan) {
   for (const char* const schema :
        {R"~({"type":"string","pattern":"(?=x)"})~", R"({"pattern":"x","minLength":2})",
-        R"({"type":"number","multipleOf":0.1234567})",
+        R"({"type":"number","multipleOf":0.1234567})", R"({"type":"number","multipleOf":0.399})",
         R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})", R"({"anyOf":[true],"not":{}})"}) {
     EXPECT_EQ(refusal(schema, /*strict=*/false), "") << schema;
   }

@@ -137,12 +137,13 @@ std::optional<Part> multiples(ByteGrammar& grammar, const Multiples& numbers) {
   const std::int64_t most = rounded_down(numbers.most, power);
   const Part zeros = grammar.text(std::to_string(power).substr(1));
   std::vector<Part> ways;
+  Magnitudes magnitudes(grammar, step, numbers.places);  // most rules are those of both signs
   const auto add = [&](std::int64_t from, std::int64_t to, std::string_view sign) {
-    std::vector<Part> magnitudes;
-    if (from <= to) Magnitudes(grammar, step, numbers.places).add(from, to, magnitudes);
-    if (magnitudes.empty()) return;
+    std::vector<Part> digits;
+    if (from <= to) magnitudes.add(from, to, digits);
+    if (digits.empty()) return;
     ways.push_back(
-        grammar.sequence({grammar.text(sign), grammar.either(std::move(magnitudes)), zeros}));
+        grammar.sequence({grammar.text(sign), grammar.either(std::move(digits)), zeros}));
   };
   const bool zero_apart = power > 1;  // no zeros follow it
   if (zero_apart && least <= 0 && most >= 0) ways.push_back(grammar.text("0"));

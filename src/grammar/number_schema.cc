@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,8 +28,23 @@ Part nothing(const std::string& path, std::string_view why, const JsonParts& jso
   return json.grammar.nothing(fmt::format("{}: {}", path, why));
 }
 
+constexpr std::int64_t kWholeMax = JsonParts::kNumberMax / JsonParts::kNumberUnit;
+
+// Whether multiples with at most `places` digits behind the point leave a schema room for more.
+// There is a rule for about each remainder and digit.
+bool makes_few_rules(const DecimalStep& step, int places) {
+  constexpr std::int64_t kRulesMax = 8000;
+  const std::int64_t whole_max = places == 0 ? JsonParts::kIntegerMax : kWholeMax;
+  const auto digits = std::ssize(std::to_string(whole_max));
+  std::int64_t rules = 0;
+  for (int behind = 0; behind <= std::min(places, step.places); ++behind) {
+    rules += bare_step(step.with_places(behind)) * (digits + behind);
+  }
+  return rules <= kRulesMax;
+}
+
 // What numbers are to be multiples of; nullopt: the schema does not say, or that is passed over.
-Result<std::optional<DecimalStep>> step_of(const TemplateJson& schema, bool strict,
+Result<std::optional<DecimalStep>> step_of(const TemplateJson& schema, bool strict, int places,
                                            const std::string& path) {
   const auto found = schema.find("multipleOf");
   if (found == schema.end()) return std::optional<DecimalStep>();
@@ -37,7 +53,8 @@ Result<std::optional<DecimalStep>> step_of(const TemplateJson& schema, bool stri
     return wrong(at, "must be a number above 0");
   }
   const std::optional<DecimalStep> step = decimal_step(found->get<double>());
-  if (step.has_value() || !strict) return step;
+  if (step.has_value() && makes_few_rules(*step, places)) return step;
+  if (!strict) return std::optional<DecimalStep>();
   return Error{ErrorCode::kUnsupported,
                at + ": not supported with so many digits where a schema is strict"};
 }
@@ -45,7 +62,6 @@ Result<std::optional<DecimalStep>> step_of(const TemplateJson& schema, bool stri
 // Multiples of `step` with at most `places` digits behind the point.
 Result<Part> multiples_of(const TemplateJson& schema, const DecimalStep& step, int places,
                           const std::string& path, const JsonParts& json) {
-  constexpr std::int64_t kWholeMax = JsonParts::kNumberMax / JsonParts::kNumberUnit;
   std::vector<Part> parts;
   std::int64_t limit = places == 0 ? JsonParts::kIntegerMax : kWholeMax;
   for (int behind = 0; behind <= std::min(places, step.places); ++behind) {
@@ -67,7 +83,7 @@ Result<Part> multiples_of(const TemplateJson& schema, const DecimalStep& step, i
 
 Result<Part> integer_of_schema(const TemplateJson& schema, bool strict, const std::string& path,
                                const JsonParts& json) {
-  const Result<std::optional<DecimalStep>> step = step_of(schema, strict, path);
+  const Result<std::optional<DecimalStep>> step = step_of(schema, strict, 0, path);
   if (!step.ok()) return step.error();
   if (step->has_value()) return multiples_of(schema, **step, 0, path, json);
   const Result<NumberRange> range = read_number_range(schema, 0, JsonParts::kIntegerMax);
@@ -80,10 +96,11 @@ Result<Part> integer_of_schema(const TemplateJson& schema, bool strict, const st
 
 Result<Part> number_of_schema(const TemplateJson& schema, bool strict, const std::string& path,
                               const JsonParts& json) {
-  const Result<std::optional<DecimalStep>> step = step_of(schema, strict, path);
+  constexpr int kPlaces = DecimalStep::kPlacesMax;
+  const Result<std::optional<DecimalStep>> step = step_of(schema, strict, kPlaces, path);
   if (!step.ok()) return step.error();
   if (step->has_value()) {
-    return multiples_of(schema, **step, DecimalStep::kPlacesMax, path, json);
+    return multiples_of(schema, **step, kPlaces, path, json);
   }
   const Result<NumberRange> range =
       read_number_range(schema, JsonParts::kNumberPlaces, JsonParts::kNumberMax);
