@@ -61,7 +61,8 @@ typedef struct stemma_forked_tail {
   int32_t windowed_from;
   int32_t windowed_to;
 } stemma_forked_tail;
-// As stemma_fork, which refuses sequences with a window.
+// As stemma_fork, which refuses sequences with a window. NO_PAGES also where the sequence has let
+// go windowed pages that the fork would look back to.
 STEMMA_API stemma_status stemma_fork_windowed(const stemma_sequence* sequence,
                                               int64_t computed_tokens, stemma_sequence** fork,
                                               stemma_forked_tail* tail);

@@ -124,6 +124,19 @@ TEST_F(CWindows, AForkHasALastPageOfItsOwnInBothPools) {
   stemma_release(sequence);
 }
 
+// Nothing of it is committed: the fork would begin amid a first page of which the windowed part has
+// been let go.
+TEST_F(CWindows, ThereIsNoForkBehindAWindowThatTheSequenceHasLeft) {
+  open();
+  stemma_sequence* const sequence = begin(text(1, 16));
+  ASSERT_EQ(stemma_advance(sequence, 16), STEMMA_OK);
+  stemma_sequence* fork = nullptr;
+  stemma_forked_tail tail;
+  tail.struct_size = sizeof(tail);
+  EXPECT_EQ(stemma_fork_windowed(sequence, 3, &fork, &tail), STEMMA_NO_PAGES);
+  stemma_release(sequence);
+}
+
 TEST_F(CWindows, WrongArgumentsAreRefused) {
   open();
   stemma_sequence* const sequence = begin(text(1, 8));

@@ -233,8 +233,10 @@ std::optional<ForkedSequence> KvCache::try_fork(const Sequence& sequence,
   const std::int64_t full_pages = computed_tokens / page_size();
   const std::int64_t own_pages = ceil_div(computed_tokens, page_size()) - full_pages;
   if (!shares() || !sequence.publishes_ || !can_get(own_pages)) return std::nullopt;
-  const auto full_row = sequence.pages().first(static_cast<std::size_t>(full_pages));
-  if (windows_ != nullptr && !windows_->can_enter(full_row, computed_tokens)) return std::nullopt;
+  // The page that is copied too: where the sequence went on beyond it, its windowed one may be
+  // gone.
+  const auto copied_row = sequence.pages().first(static_cast<std::size_t>(full_pages + own_pages));
+  if (windows_ != nullptr && !windows_->can_enter(copied_row, computed_tokens)) return std::nullopt;
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_pages * page_size());
   auto row = rows_->try_take();
   if (!row.has_value()) return std::nullopt;
