@@ -45,8 +45,8 @@ STEMMA_API stemma_status stemma_close_session(stemma_sequence* sequence);
 // As stemma_namespace_open, of texts that begin with `tokens`: whole pages of one sequence, which
 // are cached in the namespace of `shared_digest`, where all who share them find them; what follows
 // them is cached for `digest` alone, behind this beginning alone. Both digests name the same model
-// and formats. Elsewhere texts of this namespace are given whole, and refused if they begin
-// otherwise.
+// and formats, and the shared one's texts go on from no other namespace's. Elsewhere texts of this
+// namespace are given whole, and refused if they begin otherwise.
 STEMMA_API stemma_status stemma_namespace_open_behind(stemma_cache* cache, const uint8_t digest[32],
                                                       const uint8_t shared_digest[32],
                                                       const int32_t* tokens, size_t count,

@@ -264,6 +264,15 @@ def test_what_follows_one_beginning_is_never_taken_for_what_follows_another(cach
         cache.namespace_behind(everybody, text(1, 3))
 
 
+def test_nothing_goes_on_from_what_goes_on_from_another_namespace(cache):
+    everybody = cache.namespace(model="m")
+    ada = cache.namespace_behind(everybody, text(1, 4), tenant="ada")
+    publish(cache, text(1, 12), ada)
+    with pytest.raises(stemma.InvalidArgumentError, match="shared"):
+        cache.namespace_behind(ada, text(5, 4), tenant="bob")  # whose texts would find pages of 5 behind 1 to 4
+    assert cache.probe(text(1, 13), ada) == 12
+
+
 def test_texts_that_go_on_otherwise_than_their_beginning_are_not_published(cache):
     everybody = cache.namespace(model="m")
     ada = cache.namespace_behind(everybody, text(1, 8), tenant="ada")

@@ -116,6 +116,8 @@ class Namespace {
   NamespaceId id_in(const Core& core, std::span<const TokenId> text) const;
   const NamespaceDigest& digest_in(const Core& core) const;
   const NamespaceDigest& digest() const noexcept { return digest_; }
+  // Whether its texts go on from what another namespace has.
+  bool is_behind() const noexcept { return !shared_tokens_.empty(); }
 
  private:
   py::object cache_;  // kept alive

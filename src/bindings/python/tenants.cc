@@ -22,6 +22,7 @@ std::unique_ptr<Namespace> open_behind(const py::object& self, const Namespace& 
   if (text.size() == 0 || text.size() % page_size != 0) {
     refuse("tokens: whole pages are wanted, at least one");
   }
+  if (shared.is_behind()) refuse("shared: its texts go on from another Namespace's themselves");
   const SharedPrefix prefix = {.digest = shared.digest_in(core), .tokens = text.size()};
   const NamespaceDigest digest =
       grafted_on(digest_of(fields), prefix.digest, text.numbers(), page_size);
