@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iostream>
 #include <string>
+#include <tuple>
 
 #include "base/clock.h"
 #include "cli/ghost_rate.h"
@@ -17,6 +18,13 @@
 #include "replay/timing_model.h"
 
 namespace stemma {
+
+namespace {
+
+constexpr std::int64_t kHostPagesMax = (std::int64_t{1} << 30) - 1;  // of a tree
+constexpr std::int64_t kDiskPagesMax = std::int64_t{1} << 40;  // with a device's, far from 64 bits
+
+}  // namespace
 
 ReplayCommand::ReplayCommand(Flags& program)
     : command_(
@@ -110,9 +118,14 @@ void ReplayCommand::add_tier_flags(Flags& group) {
 
 Status ReplayCommand::check_tiers() const {
   const TimedTierOptions& tiers = flags_.tiers;
-  const auto wrong = [](const char* why) { return Error{ErrorCode::kInvalidArgument, why}; };
-  if (tiers.host_pages < 0) return wrong("--host-pages must be at least 0");
-  if (tiers.disk_pages < 0) return wrong("--disk-pages must be at least 0");
+  const auto wrong = [](const std::string& why) { return Error{ErrorCode::kInvalidArgument, why}; };
+  const std::tuple<const char*, std::int64_t, std::int64_t> counts[] = {
+      {"--host-pages", tiers.host_pages, kHostPagesMax},
+      {"--disk-pages", tiers.disk_pages, kDiskPagesMax}};
+  for (const auto& [flag, pages, most] : counts) {
+    if (pages >= 0 && pages <= most) continue;
+    return wrong(fmt::format("{} must be from 0 to {} (got {})", flag, most, pages));
+  }
   if (tiers.disk_pages > 0 && tiers.host_pages == 0)
     return wrong("--disk-pages needs --host-pages");
   const std::string& policy = flags_.engine.kv.tiers.host_eviction;

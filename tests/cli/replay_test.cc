@@ -178,7 +178,9 @@ TEST(Replay, TiersBelowTheDeviceBringBackWhatWasEvicted) {
 TEST(Replay, WrongTiersAreRefusedWithOneLine) {
   const std::pair<const char*, const char*> cases[] = {
       {"--disk-pages 5", "--disk-pages needs --host-pages"},
-      {"--host-pages -1", "--host-pages must be at least 0"},
+      {"--host-pages -1", "--host-pages must be from 0 to 1073741823"},
+      {"--host-pages 4000000000", "--host-pages must be from 0 to 1073741823"},
+      {"--host-pages 5 --disk-pages 9223372036854775807", "--disk-pages must be from 0 to "},
       {"--host-pages 5 --link-gb-s 0", "must be greater than 0"},
       {"--host-pages 5 --write-policy never", "--write-policy: "},
       {"--host-pages 5", "says no kv_token_bytes"}};
