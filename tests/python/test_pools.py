@@ -148,6 +148,8 @@ def test_torch_takes_it_through_dlpack(dtype, name):
 def test_bf16_has_no_buffer():
     with pytest.raises(BufferError):
         memoryview(pool_of(dtype="bf16").k(0))
+    with pytest.raises(BufferError, match="DLPack"):
+        numpy.asarray(pool_of(dtype="bf16").k(0))  # which would take it for an object among others
 
 
 def test_latent_rows_have_no_values_of_their_own():

@@ -125,18 +125,29 @@ py::buffer_info buffer_of(const TensorPart& part) {
           shape,           strides, part.access == Access::kReadOnly};
 }
 
+// nullptr: it has one.
+const char* why_no_buffer(const TensorPart& part) {
+  if (part.device != DeviceKind::kCpu) return "it lies on a GPU: use DLPack";
+  return part.view.dtype == DType::kBF16 ? "the buffer protocol knows no bf16: use DLPack"
+                                         : nullptr;
+}
+
 // pybind11 wants an answer that cannot fail: what can is found out first.
 int get_buffer(PyObject* part, Py_buffer* out, int flags) {
   const auto& asked = py::handle(part).cast<const TensorPart&>();
-  const char* why = nullptr;
-  if (asked.view.dtype == DType::kBF16) why = "the buffer protocol knows no bf16: use DLPack";
-  if (asked.device != DeviceKind::kCpu) why = "it lies on a GPU: use DLPack";
-  if (why != nullptr) {
+  if (const char* const why = why_no_buffer(asked); why != nullptr) {
     out->obj = nullptr;
     PyErr_SetString(PyExc_BufferError, why);
     return -1;
   }
   return py::detail::pybind11_getbuffer(part, out, flags);
+}
+
+// What numpy asks where there is no buffer: without it, it would make an array of one object.
+py::object to_array(const py::object& self, const py::args& args, const py::kwargs& options) {
+  const char* const why = why_no_buffer(self.cast<const TensorPart&>());
+  if (why != nullptr) throw py::buffer_error(why);
+  return py::module_::import("numpy").attr("array")(py::memoryview(self), *args, **options);
 }
 
 KvKind parse_kind(const std::string& name) {
@@ -337,6 +348,7 @@ void bind_tensor_part(py::module_& module) {
       .def("__dlpack__", &to_dlpack, py::kw_only(), py::arg("stream") = py::none(),
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
            py::arg("copy") = py::none())
+      .def("__array__", &to_array)
       .def("__dlpack_device__",
            [](const TensorPart& part) {
              const bool on_cpu = part.device == DeviceKind::kCpu;
