@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "cli/bundled_model.h"
+#include "cli/json_lines.h"
 #include "cli/prompt_tokens.h"
 #include "cli/written_files.h"
 #include "model/config_file.h"
@@ -158,7 +159,7 @@ void CalibrateCommand::print(const RecallSums& sums) const {
       share["chosen"] = sums.recall(i);
       share["best"] = sums.best_recall(i);
     }
-    std::cout << object.dump() << std::endl;
+    std::cout << json_line(object) << std::endl;
     return;
   }
   std::cout << fmt::format("{}: {} channels of each KV head, from {} tokens of {}\n", path(),

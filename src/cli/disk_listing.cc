@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "cli/json_lines.h"
 #include "cli/sizes.h"
 #include "store/directory_files.h"
 #include "store/disk_check.h"
@@ -29,7 +30,7 @@ void print_json(const DiskListing& listing) {
     line["bytes"] = named.bytes;
     line["oldest_age_s"] = named.oldest_age_s;
     line["newest_age_s"] = named.newest_age_s;
-    std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    std::cout << json_line(line) << '\n';
   }
   nlohmann::ordered_json total = {{"namespaces", listing.namespaces.size()},
                                   {"pages", listing.pages},

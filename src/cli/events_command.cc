@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
+#include "cli/json_lines.h"
 #include "events/event_index.h"
 #include "events/event_stream.h"
 
@@ -68,8 +69,7 @@ class EventPrinter final : public EventBatchSink {
       if (!event.namespace_digest.empty()) line["namespace"] = event.namespace_digest;
     }
     if (!event.medium.empty()) line["medium"] = event.medium;
-    // A server may send any bytes as text.
-    return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    return json_line(line);
   }
 
   static std::string text_of(std::uint64_t sequence, const WireEvent& event) {

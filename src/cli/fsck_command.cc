@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/digest.h"
+#include "cli/json_lines.h"
 #include "store/directory_files.h"
 #include "store/disk_check.h"
 
@@ -23,7 +24,7 @@ void print_json(const DiskCheckReport& report) {
       line["slot"] = finding.slot;
       line["key"] = to_hex(finding.key.bytes);
     }
-    std::cout << line.dump() << '\n';
+    std::cout << json_line(line) << '\n';
   }
   const nlohmann::ordered_json total = {{"findings", report.findings.size()},
                                         {"good_pages", report.good_pages},

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/prng.h"
+#include "cli/json_lines.h"
 #include "replay/prompts_file.h"
 
 namespace stemma {
@@ -181,7 +182,7 @@ void GenerationRun::print_json(std::ostream& out, const Answer& answer, std::int
   line["ttft_ms"] = ms(answer.stats.ttft_us);
   line["total_ms"] = ms(answer.stats.total_us);
   if (answer.finish == FinishReason::kFailed) line["error"] = to_string(answer.error);
-  out << line.dump() << '\n';
+  out << json_line(line) << '\n';
 }
 
 void GenerationRun::print_text(std::ostream& out, const Answer& answer, std::int64_t index) const {
@@ -218,7 +219,7 @@ void GenerationRun::print_summary(std::ostream& out, double total_ms) const {
   if (engine_.options().shadow_audit_percent > 0) summary["shadow_audit"] = audits_json(totals);
   nlohmann::ordered_json line;
   line["summary"] = std::move(summary);
-  out << line.dump() << '\n';
+  out << json_line(line) << '\n';
 }
 
 }  // namespace stemma

@@ -4,6 +4,10 @@
 
 namespace stemma {
 
+std::string json_line(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 Result<JsonLines> JsonLines::open(const std::string& path, const std::string& flag) {
   JsonLines lines;
   if (path.empty()) return lines;
@@ -16,7 +20,7 @@ Result<JsonLines> JsonLines::open(const std::string& path, const std::string& fl
 }
 
 void JsonLines::write(const nlohmann::ordered_json& object) {
-  if (wanted()) file_ << object.dump() << '\n';
+  if (wanted()) file_ << json_line(object) << '\n';
 }
 
 Status JsonLines::close() {

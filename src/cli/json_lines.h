@@ -1,4 +1,4 @@
-// JsonLines: a file of JSON objects, one a line, that somebody asked for, or did not.
+// JsonLines: JSON objects, one a line, and a file of them that somebody asked for, or did not.
 //
 // Thread:     main.
 // Memory:     a stream's.
@@ -13,6 +13,10 @@
 #include "stemma/result.h"
 
 namespace stemma {
+
+// An object as a line without its end. Names of files, and what others send, may be any bytes: what
+// is no UTF-8 of them becomes U+FFFD.
+std::string json_line(const nlohmann::ordered_json& object);
 
 class JsonLines {
  public:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/ghost_rate.h"
+#include "cli/json_lines.h"
 #include "cli/replay_progress.h"
 #include "replay/ghost_feed.h"
 #include "replay/replay_json.h"
@@ -170,7 +171,7 @@ void PagesReplay::print_json(const Lane& lane, std::int64_t page_size) {
   line["seconds"] = seconds();
   line["mode"] = flags_.mode;
   if (!lane.what.oracle.has_value()) bounds_->append_to(line, lane.what.capacity_pages);
-  std::cout << line.dump() << '\n';
+  std::cout << json_line(line) << '\n';
 }
 
 void PagesReplay::print_table() {

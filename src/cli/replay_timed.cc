@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/json_lines.h"
 #include "cli/replay_bounds.h"
 #include "cli/replay_lanes.h"
 #include "cli/replay_progress.h"
@@ -128,7 +129,7 @@ class TimedLane {
     if (flags_.tiers.host_pages > 0) line["tiers"] = tiers_json();
     append_period(replay_->total(), line);
     bounds.append_to(line, lane_.capacity_pages);
-    std::cout << line.dump() << std::endl;
+    std::cout << json_line(line) << std::endl;
   }
 
   void print_row(ReplayBounds& bounds) const {

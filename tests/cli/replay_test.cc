@@ -66,6 +66,17 @@ TEST(Replay, PrintsALineForEachPolicyAndCapacity) {
   EXPECT_EQ(lines[1]["mode"], "blocks");
 }
 
+TEST(Replay, ATracesNameMayBeAnyBytes) {
+  const std::string path = testing::TempDir() + "stemma_replay_\xff.jsonl";
+  std::filesystem::copy_file(small_trace(), path,
+                             std::filesystem::copy_options::overwrite_existing);
+  for (const char* const mode : {"blocks", "timed"}) {
+    const ProgramRun run = run_stemma("replay --json --trace " + path + " --mode " + mode);
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_EQ(run.lines().at(0)["trace"], testing::TempDir() + "stemma_replay_\uFFFD.jsonl");
+  }
+}
+
 TEST(Replay, TheSameTraceGivesTheSameBytes) {
   const std::string wanted[] = {
       "replay --trace " + small_trace() + " --capacity-pages 2,unlimited --policy lru,lfu --json",
