@@ -845,6 +845,18 @@ def test_a_copy_down_that_raises_takes_no_host_memory(monkeypatch):
     assert tiered.cache._host_slots.available_size() == free
 
 
+# Had its request not learnt that its slots are the tree's, it would free them, for others to write over.
+def test_where_a_copy_down_raises_what_was_inserted_is_the_trees_all_the_same(monkeypatch, caplog):
+    tiered = Tiered("write_through")
+    monkeypatch.setattr(tiered.copies, "backup", refuse)
+    request = tiered.begin([1, 2, 3])
+    tiered.cache.cache_unfinished_req(request)
+    assert "host copy" in caplog.text
+    tiered.cache.cache_finished_req(request, is_insert=False)
+    tiered.check()
+    assert tiered.cache.total_size() == 3
+
+
 def test_a_copy_up_that_raises_takes_no_slots(monkeypatch):
     tiered, text = Tiered("write_through"), list(range(100, 112))
     tiered.store(text)

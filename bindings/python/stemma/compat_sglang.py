@@ -14,6 +14,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import logging
 import time
 from typing import Any, NamedTuple, Optional
 
@@ -756,7 +757,8 @@ class HiRadixCache(RadixCache):
 
     `host_pool` has `size` (tokens) and two copies: `backup(device_slots, host_slots)` and `load(host_slots,
     device_slots)`, both int64 [tokens], done when they return. `write_policy` is "write_through" (what is inserted is
-    copied), "write_through_selective" (what was matched, too) or "write_back" (what is about to be evicted).
+    copied), "write_through_selective" (what was matched, too) or "write_back" (what is about to be evicted). A copy that
+    raises lets the call fail that it is part of, but for insert: the slots are the tree's then, with a host copy or without.
     """
 
     load_back_threshold = 10  # fewer tokens are computed rather than loaded
@@ -795,7 +797,11 @@ class HiRadixCache(RadixCache):
         result = super().insert(params)
         if not self.disable and self.write_policy == "write_through" and result.total_len > 0:
             match = result.last_device_node._match
-            self._back_up(match, (params.key.extra_key, params.key.cache_salt), match.tokens)
+            try:
+                self._back_up(match, (params.key.extra_key, params.key.cache_salt), match.tokens)
+            except Exception:
+                # Whoever inserts has to learn that its slots are not its own any more.
+                logging.getLogger(__name__).warning("what was inserted has no host copy", exc_info=True)
         return result
 
     def _back_up(self, match, ns: tuple, tokens: int) -> int:
