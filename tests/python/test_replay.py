@@ -2,6 +2,7 @@
 
 import json
 
+import numpy
 import pytest
 
 import stemma
@@ -30,6 +31,12 @@ def test_policies_and_capacities_are_replayed_side_by_side(trace):
     assert [(r.policy, r.capacity_pages) for r in reports] == [("lru", 4), ("lru", 8), ("mru", 4), ("mru", 8)]
     assert reports[0].hit_rate < reports[1].hit_rate == reports[3].hit_rate
     assert reports[0].evicted_pages > 0
+
+
+def test_capacities_may_be_any_whole_numbers_that_come_one_by_one(trace):
+    reports = stemma.replay(trace, capacity_pages=(pages for pages in numpy.array([4, 8])), policy=["lru", "mru"])
+    assert [(r.policy, r.capacity_pages) for r in reports] == [("lru", 4), ("lru", 8), ("mru", 4), ("mru", 8)]
+    assert stemma.replay(trace, capacity_pages=numpy.int64(8)) == [reports[1]]
 
 
 def test_what_cannot_be_read_is_named(trace):

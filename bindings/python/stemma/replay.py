@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import os
 from typing import Sequence, Union
 
@@ -42,7 +43,7 @@ def replay(
     """
     paths = [trace] if isinstance(trace, (str, os.PathLike)) else trace
     policies = [policy] if isinstance(policy, str) else policy
-    capacities = [capacity_pages] if isinstance(capacity_pages, int) else capacity_pages
+    capacities = [capacity_pages] if isinstance(capacity_pages, numbers.Integral) else list(capacity_pages)
     lanes = [(name, pages) for name in policies for pages in capacities]
     reports = _stemma.replay([os.fspath(path) for path in paths], format, lanes, page_tokens, skip_bad)
     return [ReplayReport(**report) for report in reports]
