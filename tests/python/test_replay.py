@@ -1,6 +1,9 @@
 """stemma.replay: hit rates of traces."""
 
 import json
+import os
+import signal
+import threading
 
 import numpy
 import pytest
@@ -37,6 +40,32 @@ def test_capacities_may_be_any_whole_numbers_that_come_one_by_one(trace):
     reports = stemma.replay(trace, capacity_pages=(pages for pages in numpy.array([4, 8])), policy=["lru", "mru"])
     assert [(r.policy, r.capacity_pages) for r in reports] == [("lru", 4), ("lru", 8), ("mru", 4), ("mru", 8)]
     assert stemma.replay(trace, capacity_pages=numpy.int64(8)) == [reports[1]]
+
+
+def test_what_a_handler_of_signals_raises_ends_a_replay(tmp_path):
+    pipe, line = tmp_path / "pipe", b'{"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}\n'
+    os.mkfifo(pipe)
+    lines_left = []
+
+    def write():
+        with open(pipe, "wb", buffering=0) as file:
+            os.kill(os.getpid(), signal.SIGALRM)
+            for lines in range(1000, -1, -1):
+                try:
+                    file.write(line * 1000)
+                except BrokenPipeError:
+                    return lines_left.append(lines)
+
+    writer = threading.Thread(target=write)
+    old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        writer.start()
+        with pytest.raises(KeyboardInterrupt):
+            stemma.replay(pipe, capacity_pages=8)
+    finally:
+        writer.join()
+        signal.signal(signal.SIGALRM, old)
+    assert lines_left and lines_left[0] > 0, "it was not read to its end"
 
 
 def test_what_cannot_be_read_is_named(trace):

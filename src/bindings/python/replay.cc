@@ -14,18 +14,28 @@ namespace stemma::python {
 
 namespace {
 
+// Requests from one look to the next whether a handler of signals, Ctrl-C's, ends the replay.
+constexpr std::int64_t kRequestsALook = 1024;
+
 struct Lane {
   std::string policy;
   std::unique_ptr<Replayer> replayer;
 };
+
+// Of a thread that has given the interpreter's lock up. Throws what a handler of signals raises.
+void heed_signals() {
+  const PythonHeld python;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
 
 // Feeds the whole trace to every lane; the tokens of its pages.
 std::int64_t feed_all(const std::vector<std::string>& traces, const TraceOptions& options,
                       const std::vector<Lane>& lanes) {
   TraceMerge trace = value_of(TraceMerge::open(traces, options));
   TraceRequest request;
-  while (value_of(trace.next(request))) {
+  for (std::int64_t requests = 1; value_of(trace.next(request)); ++requests) {
     for (const Lane& lane : lanes) lane.replayer->feed(request);
+    if (requests % kRequestsALook == 0) heed_signals();
   }
   return trace.page_tokens();
 }
