@@ -3,9 +3,8 @@
 // Thread:     one thread a sampler; samplers share nothing.
 // Memory:     scratch of 21 bytes a vocabulary entry and 8 KiB, taken at construction; sampling
 //             allocates nothing.
-// Cost:       O(vocab), plus O(n log n) for the n tokens that have to be ranked: of top-k's k, up
-// to
-//             1,024, all; of more, and of top-p, those as likely as the last one that is left, and
+// Cost:       O(vocab), plus O(n log n) for the n tokens that have to be ranked: of top-k's k all,
+//             up to 1,024; of more, and of top-p, those as likely as the last one that is left, and
 //             as the one that is drawn, to a sixteenth of an octave. Penalties: the output, and of
 //             a repetition penalty also the prompt, or what it has of each token once.
 // Not here:   where logits come from (transformer), stop conditions (stop_strings.h), a request's
