@@ -5,7 +5,9 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 
+import numpy
 import pytest
 
 import stemma
@@ -112,6 +114,42 @@ def test_a_cache_without_tiers_is_a_childs_own():
 
     assert in_child(child) == 0
     assert cache.probe(PROMPT) == 0
+
+
+@pytest.mark.parametrize("kind", ["cache", "index", "store"])
+def test_what_is_a_childs_own_is_not_amid_a_call_there(kind):
+    text = numpy.arange(1 << 18, dtype=numpy.int32)
+    if kind == "cache":
+        cache = stemma.Cache(pages=1, context_tokens_max=1 << 18)
+        held = [cache.begin(text)]
+        call, ask = (lambda: cache.probe(text)), cache.stats
+    elif kind == "index":
+        index = stemma._stemma.SlotIndex(page_size=1)
+        held = [index.insert(text, text)]
+        call, ask = (lambda: index.match(text)), index.usage
+    else:
+        store, held = stemma.PageStore.memory(value_bytes=1 << 20, bytes_max=1 << 24), []
+        call, ask = (lambda: store.put("name", bytes(1 << 20))), store.stats
+    stop = threading.Event()
+
+    def repeat():
+        while not stop.is_set():
+            call()
+
+    threads = [threading.Thread(target=repeat) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+
+    def child():
+        ask()
+        held.clear()
+
+    try:
+        assert [in_child(child) for _ in range(10)] == [0] * 10
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 @pytest.mark.skipif(not MODEL.exists(), reason="the model is not here")

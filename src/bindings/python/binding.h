@@ -15,12 +15,14 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bindings/python/forks.h"
 #include "bindings/python/interpreter.h"
 #include "stemma/ids.h"
 #include "stemma/result.h"
@@ -82,28 +84,34 @@ T field(const py::dict& from, const char* name) {
   return value_as<T>(from[name], name);
 }
 
+// Whether a child of fork() may use what a call is about, and so must not have it amid one.
+enum class InChild : std::uint8_t { kIsUsed, kIsNot };
+
 // One thread at a time. Taken with the interpreter's lock held, which is given up while it waits.
 class [[nodiscard]] Turn {
  public:
-  explicit Turn(std::mutex& mutex) : lock_(mutex, std::try_to_lock) {
+  Turn(std::mutex& mutex, InChild in_child) : lock_(mutex, std::try_to_lock) {
     if (lock_.owns_lock()) return;
     PyThreadState* const thread = PyEval_SaveThread();
+    call_.emplace(in_child == InChild::kIsUsed);
     lock_.lock();
     retake_python(thread, &lock_);
   }
 
  private:
+  std::optional<CallBeforeFork> call_;
   std::unique_lock<std::mutex> lock_;
 };
 
 // What `work` gives, in turn; others run meanwhile where it is long.
 template <typename Work>
-auto in_turn(std::mutex& mutex, bool is_long, Work&& work) {
+auto in_turn(std::mutex& mutex, bool is_long, Work&& work, InChild in_child = InChild::kIsUsed) {
   if (!is_long) {
-    const Turn turn(mutex);
+    const Turn turn(mutex, in_child);
     return work();
   }
   const OthersRun others_run;
+  const CallBeforeFork call(in_child == InChild::kIsUsed);
   const std::lock_guard turn(mutex);  // given up before the interpreter's lock is waited for
   return work();
 }

@@ -215,7 +215,7 @@ auto in_turn(Core& core, bool is_long, Work&& work) {
   if (core.answering.load() == std::this_thread::get_id()) {
     refuse("the engine is answering: a handler of signals cannot call it meanwhile");
   }
-  return python::in_turn(core.mutex, is_long, std::forward<Work>(work));
+  return python::in_turn(core.mutex, is_long, std::forward<Work>(work), InChild::kIsNot);
 }
 
 class LocalEngine {

@@ -30,6 +30,7 @@ PYBIND11_MODULE(_stemma, module) {
              "\"warning\" (at first) or \"error\".");
   parts::bind_errors(module);
   parts::bind_interpreter(module);
+  parts::bind_forks(module);
   parts::bind_pools(module);
   parts::bind_tiers(module);
   parts::bind_cache(module);

@@ -79,7 +79,8 @@ struct Cache {
 template <typename Work>
 auto in_turn(Core& core, bool is_long, Work&& work) {
   if (!core.is_usable()) refuse_child("tiers");
-  return in_turn(core.mutex, is_long, std::forward<Work>(work));
+  const InChild in_child = core.tiers_or_none.is_none() ? InChild::kIsUsed : InChild::kIsNot;
+  return in_turn(core.mutex, is_long, std::forward<Work>(work), in_child);
 }
 
 // A request's hold on what brings its prompt up.

@@ -80,9 +80,11 @@ class Store {
     if (!is_here()) refuse_child("the store");
     return mutex_;
   }
+  bool is_here() const noexcept { return opened_in_.is_here() || in_child() == InChild::kIsUsed; }
   // One in memory is a child's own.
-  bool is_here() const noexcept {
-    return opened_in_.is_here() || (pages_ != nullptr && pages_->tier() == Tier::kHost);
+  InChild in_child() const noexcept {
+    const bool is_in_memory = pages_ != nullptr && pages_->tier() == Tier::kHost;
+    return is_in_memory ? InChild::kIsUsed : InChild::kIsNot;
   }
 
  private:
@@ -220,6 +222,12 @@ std::unique_ptr<Store> remote_store(const std::string& url, std::int64_t value_b
                                  deadline_us);
 }
 
+// As in_turn of binding.h.
+template <typename Work>
+auto in_turn(Store& store, bool is_long, Work&& work) {
+  return python::in_turn(store.mutex(), is_long, std::forward<Work>(work), store.in_child());
+}
+
 // A name, of bytes or text.
 std::string name_of(const py::handle name) {
   return name.cast<std::string>();
@@ -237,12 +245,12 @@ bool put(Store& self, const py::object& name, const py::buffer& value) {
   } const release{bytes};
   const std::span held(static_cast<const std::byte*>(bytes.buf),
                        static_cast<std::size_t>(bytes.len));
-  return in_turn(self.mutex(), true, [&] { return self.put(key, held); });
+  return in_turn(self, true, [&] { return self.put(key, held); });
 }
 
 py::object get(Store& self, const py::object& name) {
   const std::string key = name_of(name);
-  const auto value = in_turn(self.mutex(), true, [&] { return self.get(key); });
+  const auto value = in_turn(self, true, [&] { return self.get(key); });
   return value.has_value() ? py::object(py::bytes(*value)) : py::none();
 }
 
@@ -250,11 +258,11 @@ std::int64_t exists(Store& self, const std::vector<py::object>& names) {
   std::vector<std::string> keys;
   keys.reserve(names.size());
   for (const py::object& name : names) keys.push_back(name_of(name));
-  return in_turn(self.mutex(), true, [&] { return self.exists(keys); });
+  return in_turn(self, true, [&] { return self.exists(keys); });
 }
 
 py::dict stats(Store& self) {
-  const PageStoreUsage usage = in_turn(self.mutex(), false, [&] { return self.usage(); });
+  const PageStoreUsage usage = in_turn(self, false, [&] { return self.usage(); });
   py::dict out;
   out["values"] = usage.pages;
   out["bytes"] = usage.bytes;
@@ -309,17 +317,17 @@ void bind_stores(py::module_& module) {
           "remove",
           [](Store& self, const py::object& name) {
             const std::string key = name_of(name);
-            return in_turn(self.mutex(), true, [&] { return self.remove(key); });
+            return in_turn(self, true, [&] { return self.remove(key); });
           },
           py::arg("name"), "Whether there was one.")
       .def(
-          "clear", [](Store& self) { in_turn(self.mutex(), true, [&] { self.clear(); }); },
+          "clear", [](Store& self) { in_turn(self, true, [&] { self.clear(); }); },
           "Removes every value. None is found any more, also after a restart.")
       .def("stats", &stats, "values, bytes and bytes_max.")
       .def(
           "close",
           [](Store& self) {
-            if (self.is_here()) in_turn(self.mutex(), true, [&] { self.close(); });
+            if (self.is_here()) in_turn(self, true, [&] { self.close(); });
           },
           "Ends its work with the files. May be repeated.");
   module.def(
