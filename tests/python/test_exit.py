@@ -85,3 +85,32 @@ def test_an_engine_gives_up_and_others_can_have_it():
     )
     assert (ended.stdout, ended.stderr) == ("main ends\ngiven up\n2 tokens\n", "")
     assert ended.returncode == 0
+
+
+# What libraries below keep for the whole process is gone before its threads are.
+def test_no_call_is_under_way_when_the_process_ends():
+    ended = run(
+        first="""
+        import atexit
+
+        def look():
+            ending.append(True)
+            for _ in range(100):
+                store.put("name", bytes(1 << 20))
+            print(len(late), "calls ended since")
+
+        atexit.register(look)  # before stemma is there: it is called behind what stemma registers
+        """,
+        code="""
+        store, ending, late = stemma.PageStore.memory(value_bytes=1 << 20, bytes_max=1 << 24), [], []
+
+        def put():
+            store.put(os.urandom(8), bytes(1 << 20))
+            late.extend(ending)
+
+        for _ in range(4):
+            repeat(put)
+        """,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert int(ended.stdout.removeprefix("main ends\n").split()[0]) <= 4, "one a thread, that was over already"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "bindings/python/interpreter.h"
 
@@ -16,6 +17,12 @@ struct Gate {
   std::condition_variable changed;
   std::int64_t calls = 0;
   bool forking = false;
+  std::thread::id ended_by;  // none: the interpreter goes on
+
+  bool is_open() const {
+    if (ended_by != std::thread::id()) return ended_by == std::this_thread::get_id();
+    return !forking;
+  }
 };
 
 // Never destroyed: threads that nobody waits for pass it to the end.
@@ -28,7 +35,7 @@ Gate& gate() {
 void close_gate() {
   const OthersRun others_run;
   std::unique_lock lock(gate().mutex);
-  gate().changed.wait(lock, [] { return !gate().forking; });
+  gate().changed.wait(lock, [] { return gate().is_open(); });
   gate().forking = true;
   gate().changed.wait(lock, [] { return gate().calls == 0; });
 }
@@ -51,7 +58,7 @@ void renew_gate() {
 CallBeforeFork::CallBeforeFork(bool is_waited_for) : is_waited_for_(is_waited_for) {
   if (!is_waited_for_) return;
   std::unique_lock lock(gate().mutex);
-  gate().changed.wait(lock, [] { return !gate().forking; });
+  gate().changed.wait(lock, [] { return gate().is_open(); });
   ++gate().calls;
 }
 
@@ -62,6 +69,12 @@ CallBeforeFork::~CallBeforeFork() {
     --gate().calls;
   }
   gate().changed.notify_all();
+}
+
+void end_calls() {
+  std::unique_lock lock(gate().mutex);
+  gate().ended_by = std::this_thread::get_id();
+  gate().changed.wait(lock, [] { return gate().calls == 0; });
 }
 
 void bind_forks(pybind11::module_&) {

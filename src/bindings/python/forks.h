@@ -23,6 +23,10 @@ class [[nodiscard]] CallBeforeFork {
   bool is_waited_for_;
 };
 
+// The calling thread is about to end the interpreter: waits for such calls, and holds up all others
+// for good. For exit takes from them what libraries below keep for the whole process.
+void end_calls();
+
 // Has Python call us around its forks.
 void bind_forks(pybind11::module_& module);
 

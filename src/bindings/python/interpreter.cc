@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "bindings/python/forks.h"
+
 namespace stemma::python {
 
 namespace {
@@ -23,6 +25,7 @@ void end_long_work(pid_t imported_by) {
   if (getpid() != imported_by) return;  // a fork: the threads at work are not here
   const OthersRun others_run;
   for (std::int64_t works = at_work; works > 0; works = at_work) at_work.wait(works);
+  end_calls();
 }
 
 }  // namespace
