@@ -11,6 +11,8 @@ void ParkedLeaves::add_queue() {
     places_ = UntouchedArray<Place>(static_cast<std::size_t>(nodes_max_), Place());
   }
   queues_.emplace_back();
+  by_turn_.add_tenant();
+  by_fill_.add_tenant();
 }
 
 void ParkedLeaves::park(NodeSlot slot, TenantId tenant, std::int64_t last_use) {
@@ -51,6 +53,7 @@ void ParkedLeaves::remove(NodeSlot slot) {
   place.before = place.after = NodeSlot();
   place.parked = false;
   --leaves_;
+  rank(place.tenant);
 }
 
 // Behind `before`, of its tenant's queue; invalid: first of all.
@@ -64,6 +67,45 @@ void ParkedLeaves::link(NodeSlot slot, NodeSlot before) {
   (next.valid() ? places_[next.index()].before : queue.last) = slot;
   next = slot;
   ++leaves_;
+  rank(place.tenant);
+}
+
+// The first leaf of its queue may be another, or there is none any more.
+void ParkedLeaves::rank(TenantId tenant) {
+  const auto older = [this](TenantId a, TenantId b) { return is_older(a, b); };
+  const auto fuller = [this](TenantId a, TenantId b) { return is_fuller(a, b); };
+  if (!first(tenant).valid()) {
+    by_turn_.remove(tenant, older);
+    by_fill_.remove(tenant, fuller);
+    return;
+  }
+  by_turn_.put(tenant, older);
+  if (!by_fill_.contains(tenant)) by_fill_.put(tenant, fuller);
+}
+
+void ParkedLeaves::recount(TenantId tenant) {
+  if (!tenant.valid() || !by_fill_.contains(tenant)) return;
+  by_fill_.put(tenant, [this](TenantId a, TenantId b) { return is_fuller(a, b); });
+}
+
+// Of two that are as full the one whose quota was given first.
+bool ParkedLeaves::is_fuller(TenantId a, TenantId b) const {
+  return quotas_.fuller(a, b) || (!quotas_.fuller(b, a) && a < b);
+}
+
+// Against a look at every tenant.
+std::optional<std::string> ParkedLeaves::audit_ranks() const {
+  TenantId oldest;
+  TenantId fullest;
+  for (const TenantId tenant : id_range(TenantId(0), std::ssize(queues_))) {
+    if (!first(tenant).valid()) continue;
+    if (!oldest.valid() || is_older(tenant, oldest)) oldest = tenant;
+    if (!fullest.valid() || is_fuller(tenant, fullest)) fullest = tenant;
+  }
+  if (this->oldest() != (oldest.valid() ? first(oldest) : NodeSlot()))
+    return "parked: another leaf came first";
+  if (this->fullest() != fullest) return "parked: another tenant is the fullest";
+  return std::nullopt;
 }
 
 std::optional<std::string> ParkedLeaves::audit() const {
@@ -84,7 +126,7 @@ std::optional<std::string> ParkedLeaves::audit() const {
   const auto marked = std::count_if(places_.begin(), places_.end(),
                                     [](const Place& place) { return place.parked; });
   if (linked != leaves_ || marked != leaves_) return "parked: leaves are miscounted";
-  return std::nullopt;
+  return audit_ranks();
 }
 
 }  // namespace stemma

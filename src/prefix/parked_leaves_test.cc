@@ -1,5 +1,5 @@
 // Parked leaves against plain lists: each tenant's in the order in which they came, whoever was
-// held in between and came back.
+// held in between and came back; which tenant is the fullest (its audit looks at each).
 #include "prefix/parked_leaves.h"
 
 #include <gtest/gtest.h>
@@ -35,8 +35,13 @@ NodeSlot first_of(const std::map<std::int32_t, Known>& leaves, TenantId tenant) 
 TEST(ParkedLeaves, KeepTheOrderInWhichTheyCame) {
   constexpr std::uint64_t kSeed = 3;
   SCOPED_TRACE(kSeed);
-  ParkedLeaves parked(kNodes);
-  for (std::int32_t tenant = 0; tenant < kTenants; ++tenant) parked.add_queue();
+  TenantQuotas quotas(kNodes);
+  ParkedLeaves parked(kNodes, quotas);
+  for (std::uint8_t tenant = 0; tenant < kTenants; ++tenant) {
+    quotas.set({{tenant}}, 3 * tenant);
+    quotas.name_root(NodeSlot(tenant), {{tenant}});
+    parked.add_queue();
+  }
   std::map<std::int32_t, Known> known;
   Prng prng(kSeed);
   std::int64_t returned = 0;
@@ -60,10 +65,18 @@ TEST(ParkedLeaves, KeepTheOrderInWhichTheyCame) {
       leaf = {TenantId(static_cast<std::int32_t>(prng.below(kTenants))), now, now, true};
       parked.park(slot, leaf.tenant, now);
     }
+    const NodeSlot root(static_cast<std::int32_t>(prng.below(kTenants)));
+    const std::int64_t pages = quotas.quota(quotas.tenant_of(root)).pages;
+    parked.recount(quotas.count(root, prng.below(10) - pages));
     ASSERT_EQ(parked.contains(slot), leaf.parked);
+    NodeSlot oldest;
     for (const TenantId tenant : id_range(TenantId(0), kTenants)) {
-      ASSERT_EQ(parked.first(tenant), first_of(known, tenant)) << "operation " << now;
+      const NodeSlot first = first_of(known, tenant);
+      ASSERT_EQ(parked.first(tenant), first) << "operation " << now;
+      if (!first.valid()) continue;
+      if (!oldest.valid() || parked.turn(first) < parked.turn(oldest)) oldest = first;
     }
+    ASSERT_EQ(parked.oldest(), oldest) << "operation " << now;
     ASSERT_EQ(parked.audit(), std::nullopt) << "operation " << now;
   }
   EXPECT_GT(returned, 1000);

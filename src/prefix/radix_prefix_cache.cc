@@ -55,7 +55,7 @@ RadixPrefixCache::RadixPrefixCache(const PrefixCacheOptions& options, EvictionOr
       policy_(make_page_policy(order, options, nodes_max_of(options))),
       wanted_(nodes_max_of(options)),
       quotas_(nodes_max_of(options)),
-      parked_(nodes_max_of(options)),
+      parked_(nodes_max_of(options), quotas_),
       debts_(nodes_max_of(options), options.creditors),
       path_(order.keyed() ? 0 : static_cast<std::size_t>(options.allocator.total_pages())),
       namespaces_(options.namespaces_max),
@@ -256,7 +256,7 @@ NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tok
     const auto first = tokens.first(static_cast<std::size_t>(page_size()));
     marks_or_null_->forget(tree_.nodes().birth(parent).id, first);
   }
-  if (quotas_.any()) quotas_.count(parent, pages.pages());
+  if (quotas_.any()) parked_.recount(quotas_.count(parent, pages.pages()));
   const RadixNode& above = tree_.node(parent);
   if (above.is_root()) namespaces_.note_used(namespace_of(parent));
   if (above.children == 0 && above.lock_count == 1 && !above.is_root()) {

@@ -248,7 +248,7 @@ class RadixPrefixCache final : public PrefixCache {
   std::vector<TokenId> text_to(NodeSlot slot) const;
   void take_back(NodeSlot leaf, std::span<PageId> ids) {
     if (log_or_null_ != nullptr) log_removed(leaf, static_cast<std::int64_t>(ids.size()));
-    if (quotas_.any()) quotas_.count(leaf, -std::ssize(ids));
+    if (quotas_.any()) parked_.recount(quotas_.count(leaf, -std::ssize(ids)));
     if (debts_.any()) debts_.cut(leaf, tree_.node(leaf).chain.pages - std::ssize(ids));
     tree_.shrink(leaf, ids);
   }

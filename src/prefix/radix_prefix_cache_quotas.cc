@@ -25,6 +25,7 @@ void RadixPrefixCache::set_quotas(std::span<const TenantQuota> quotas) {
     STEMMA_CHECK(quota.quota_pages >= 0 && quota.quota_pages <= allocator_.total_pages(),
                  "a quota is of the pool's pages");
     if (quotas_.set(quota.family, quota.quota_pages)) parked_.add_queue();
+    parked_.recount(quotas_.find(quota.family));
   }
   if (quotas_.tenants() == known_tenants) return;
   std::vector<NodeSlot> tops;  // whose nodes are somebody else's by now
@@ -44,7 +45,7 @@ void RadixPrefixCache::place_below(std::vector<NodeSlot> roots) {
     for (NodeSlot child = lists.first_child[placed[i].index()]; child.valid();
          child = lists.next_sibling[child.index()]) {
       quotas_.place(child, placed[i]);
-      quotas_.count(child, tree_.node(child).chain.pages);
+      parked_.recount(quotas_.count(child, tree_.node(child).chain.pages));
       placed.push_back(child);
     }
   }
@@ -75,20 +76,12 @@ void RadixPrefixCache::park(NodeSlot leaf) {
 }
 
 // The parked leaf that goes before all others: of the tenants over their quotas, of the fullest.
-// Where there is no other leaf that nobody waits for, the one parked first. O(tenants).
+// Where there is no other leaf that nobody waits for, the one parked first.
 NodeSlot RadixPrefixCache::next_parked_or_none() const {
   if (parked_.leaves() == 0) return {};
-  NodeSlot fullest;
-  NodeSlot oldest;
-  for (const TenantId tenant : id_range(TenantId(0), quotas_.tenants())) {
-    const NodeSlot first = parked_.first(tenant);
-    if (!first.valid()) continue;
-    if (!oldest.valid() || parked_.turn(first) < parked_.turn(oldest)) oldest = first;
-    if (quotas_.over_pages(tenant) == 0) continue;
-    if (!fullest.valid() || quotas_.fuller(tenant, parked_.tenant_of(fullest))) fullest = first;
-  }
-  if (fullest.valid()) return fullest;
-  return ordered_leaves() == 0 ? oldest : NodeSlot();
+  const TenantId fullest = parked_.fullest();
+  if (quotas_.over_pages(fullest) > 0) return parked_.first(fullest);
+  return ordered_leaves() == 0 ? parked_.oldest() : NodeSlot();
 }
 
 // The leaf that goes next.

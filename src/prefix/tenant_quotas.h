@@ -54,10 +54,11 @@ class TenantQuotas {
   // Whose a node is; invalid: one's who has no quota.
   TenantId tenant_of(NodeSlot node) const { return tenants_[node.index()]; }
 
-  // So many pages of the node came, or went if negative.
-  void count(NodeSlot node, std::int64_t pages) {
+  // So many pages of the node came, or went if negative. Whose they are.
+  TenantId count(NodeSlot node, std::int64_t pages) {
     const TenantId tenant = tenant_of(node);
     if (tenant.valid()) quotas_[tenant.index()].pages += pages;
+    return tenant;
   }
 
   // Pages that its tenant has beyond its quota; as many as one likes where it has none.
