@@ -223,18 +223,22 @@ void Connection::begin_stream(HttpResponse&& head) {
 void Connection::write(std::string_view piece) {
   STEMMA_CHECK(answer_ == Answer::kStreamed, "pieces come between begin_stream and end_stream");
   if (closed_) return;
+  const std::int64_t most_bytes = shared_.limits.stream_buffer_bytes_max;
   const std::int64_t waited_bytes = waiting_bytes() - turn_bytes_;
-  if (waited_bytes > shared_.limits.stream_buffer_bytes_max) {
+  if (waited_bytes <= most_bytes) burst_bytes_ = 0;
+  if (waited_bytes > most_bytes + burst_bytes_) {
     ++shared_.tally.slow_readers;
     return cut_off();
   }
   append_piece(piece);
   note_turn(std::ssize(piece));
-  if (waiting_bytes() > shared_.limits.stream_buffer_bytes_max && !sending_rest_) try_send();
+  if (turn_bytes_ > most_bytes) burst_bytes_ = std::max(burst_bytes_, turn_bytes_);
+  if (waiting_bytes() > most_bytes && !sending_rest_) try_send();
   send_later();
 }
 
-// No reader can have taken what came in this turn: whether it is slow says what came before.
+// No reader can have taken what came in this turn: whether it is slow says what came before. Nor
+// has any taken by the next turn what was much in one: the stall deadline is for that.
 void Connection::note_turn(std::int64_t bytes) {
   if (std::exchange(turn_bytes_, turn_bytes_ + bytes) > 0 || bytes == 0) return;
   ++references_;

@@ -163,7 +163,8 @@ class Connection {
   bool reader_rests_ = false;  // it waits for room, not for bytes
   bool peer_ended_ = false;
   bool send_queued_ = false;
-  std::int64_t turn_bytes_ = 0;  // of the stream, that came in this turn
+  std::int64_t turn_bytes_ = 0;   // of the stream, that came in this turn
+  std::int64_t burst_bytes_ = 0;  // of the longest turn that was more than may wait, while it does
   bool sending_rest_ = false;
   bool closed_ = false;
 };

@@ -27,7 +27,7 @@ struct HttpLimits {
   // Exchanges begun and not ended; the next request is answered with 503 and Retry-After: 1.
   std::int64_t in_flight_max = 8'192;
   // Bytes of one answer that wait for its reader, beside what came in the same turn of the I/O
-  // thread; a stream with more is cut off.
+  // thread, or in an earlier one that alone was more; a stream with more is cut off.
   std::int64_t stream_buffer_bytes_max = 256 << 10;
 
   std::int64_t header_us = 10'000'000;  // a whole head after its first byte, and that byte itself

@@ -154,6 +154,42 @@ TEST(HttpLimits, NorIsOneThatIsMoreInOneTurnThanTheSystemTakes) {
   EXPECT_EQ(running.metric("stemma_http_slow_readers_total"), 0);
 }
 
+// As streams do that begin with what they were asked: the next tokens come before any network has
+// taken that.
+TEST(HttpLimits, NorIsOneThatGoesOnWhileMuchOfATurnIsTaken) {
+  RunningServer running(stay_silent);
+  RawClient client = running.client(4096);
+  client.send(kGet);
+  const ExchangeId exchange = running.service().begun(0).exchange;
+  running.on_io([&] {
+    running.server().begin_stream(exchange, HttpResponse());
+    running.server().write(exchange, std::string(20'000'000, 'x'));
+  });
+  for (int i = 0; i < 100; ++i) {
+    running.on_io([&] { running.server().write(exchange, std::string(100, 'y')); });
+  }
+  running.on_io([&] { running.server().end_stream(exchange); });
+  EXPECT_EQ(client.read_answer().body.size(), 20'000'000u + 100 * 100);
+  EXPECT_EQ(running.metric("stemma_http_slow_readers_total"), 0);
+}
+
+TEST(HttpLimits, WhatComesBehindMuchIsBoundedAsEver) {
+  RunningServer running(stay_silent);
+  RawClient client = running.client(4096);
+  client.send(kGet);
+  const ExchangeId exchange = running.service().begun(0).exchange;
+  running.on_io([&] { running.server().begin_stream(exchange, HttpResponse()); });
+  std::int64_t written_bytes = 0;
+  for (int i = 0; running.service().gone_count() == 0 && i < 1000; ++i) {
+    const std::size_t bytes = i == 0 ? 20'000'000 : 50'000;
+    running.on_io([&] { running.server().write(exchange, std::string(bytes, 'x')); });
+    written_bytes += static_cast<std::int64_t>(bytes);
+  }
+  EXPECT_EQ(running.service().gone_count(), 1u);
+  // What the system had taken of it makes room for as much.
+  EXPECT_LE(written_bytes, 2 * 20'000'000);
+}
+
 TEST(HttpLimits, AReaderThatTakesNothingIsCutOff) {
   HttpLimits limits;
   limits.write_stall_us = 2000;

@@ -100,7 +100,8 @@ class HttpServer {
   // REQUIRES: no answer has been begun.
   void begin_stream(ExchangeId exchange, HttpResponse head);
   // One piece. Cuts the client off if more bytes than stream_buffer_bytes_max wait from turns
-  // before this one, `gone` follows in a later turn. REQUIRES: begin_stream, not yet end_stream.
+  // before this one, and more than a turn that alone was more; `gone` follows in a later turn.
+  // REQUIRES: begin_stream, not yet end_stream.
   void write(ExchangeId exchange, std::string_view piece);
   // The answer is whole. REQUIRES: begin_stream, not yet end_stream.
   void end_stream(ExchangeId exchange);
