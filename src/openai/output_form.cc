@@ -31,7 +31,7 @@ class FormReader {
     FieldReader fields(format, "response_format", fault_);
     const std::string type = fields.text("type", kNameBytesMax).value_or("");
     if (type == "text") return;
-    if (type == "json_object") return take_object("response_format");
+    if (type == "json_object") return read_object(fields);
     if (type == "structural_tag") return take_tag(format, "response_format");
     if (type != "json_schema") {
       return fields.fail("type",
@@ -101,6 +101,13 @@ class FormReader {
   TextForm form() && { return std::move(form_); }
 
  private:
+  // Any; llama.cpp and some hosts have a schema there.
+  void read_object(FieldReader& fields) {
+    const Json* const schema = fields.object_or_null("schema");
+    if (schema == nullptr) return take_object("response_format");
+    take_schema(*schema, fields.path_of("schema"), /*strict=*/false);
+  }
+
   // A value, or its text: `wanted` says what it has to be.
   static std::optional<Json> read_json(FieldReader& fields, std::string_view name,
                                        std::string_view wanted) {

@@ -60,6 +60,14 @@ TEST(OutputForm, IsAnyObject) {
   }
 }
 
+TEST(OutputForm, MayBeAnObjectOfASchema) {
+  const TextForm form =
+      read(R"("response_format":{"type":"json_object","schema":{"required":["a"]}})").form;
+  EXPECT_EQ(form.schema, TemplateJson::parse(R"({"required":["a"]})"));
+  EXPECT_FALSE(form.strict);
+  EXPECT_EQ(form.path, "response_format.schema");
+}
+
 TEST(OutputForm, IsASchemaOrTheTextOfOne) {
   for (const char* const fields :
        {R"("guided_json":{"const":1})", R"("guided_json":"{\"const\":1}")",
