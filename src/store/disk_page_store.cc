@@ -225,7 +225,7 @@ PageStoreUsage DiskPageStore::usage() const {
 
 std::int64_t DiskPageStore::stray_bytes() const {
   std::int64_t bytes = 0;
-  for (const DiskEntry& stray : strays_) bytes += stray.bytes;
+  for (const Stray& stray : strays_) bytes += stray.file.bytes;
   return bytes;
 }
 

@@ -122,6 +122,10 @@ class DiskPageStore final : public PageStore {
     std::vector<RankedPage> pages;
     std::size_t next = 0;
   };
+  struct Stray {
+    DiskEntry file;
+    bool goes = true;  // it could not be removed yet; else not be opened, and is left alone
+  };
   struct Sought {
     PageRead* read = nullptr;
     std::uint64_t stamp = 0;
@@ -183,6 +187,8 @@ class DiskPageStore final : public PageStore {
   // Purging (disk_page_store_purge.cc).
   Error cannot_be_written() const;
   Status remove_strays(std::int64_t deadline_us);
+  void note_leftover(const DiskEntry& file);
+  void remove_leftovers(std::int64_t deadline_us);
   PurgeOutcome purge_all(std::int64_t deadline_us);
   PurgeOutcome purge_named(std::span<const NamespaceFamily> sorted, std::int64_t pages_before,
                            std::int64_t deadline_us);
@@ -233,7 +239,7 @@ class DiskPageStore final : public PageStore {
   bool changed_ = false;                    // since the index was last written anew
   bool is_used_ = false;                    // pages were asked for or stored
   std::vector<NamespaceDigest> described_;  // before that
-  std::vector<DiskEntry> strays_;           // slabs that could not be opened, or not be removed
+  std::vector<Stray> strays_;               // files of slabs that are not among them
 
   // Whose turn it is to write, remove or purge, during I/O too: a reader removes what it found to
   // be wrong. Taken before mutex_. Waits as long as the call that holds it, which has a deadline.

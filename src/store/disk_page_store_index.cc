@@ -14,6 +14,7 @@ namespace stemma {
 // nothing is: it could undo what comes after it.
 bool DiskPageStore::ready(std::int64_t deadline_us) {
   if (read_only_ || files_->overdue(DiskLane::kWrite) > 0) return false;
+  remove_leftovers(deadline_us);
   if (index_.usable() && doubtful_.empty() && !index_.is_rewriting()) return true;
   if (!compact(deadline_us).ok()) return false;
   settle(std::exchange(doubtful_, {}), /*durable=*/true);
@@ -167,8 +168,7 @@ Status DiskPageStore::drop_slab(std::int32_t number, std::atomic<std::int64_t>& 
   removals_unsynced_ = true;
   if (removed.ok()) return removed;
   STEMMA_LOG(kWarning, "tier.disk.cannot_remove", kv("error", to_string(removed.error())));
-  const std::lock_guard lock(mutex_);
-  strays_.push_back({name, bytes});
+  note_leftover({name, bytes});
   return removed;
 }
 

@@ -86,7 +86,7 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
     if (slabs_.slabs().contains(name->number)) {  // somebody copied it here from elsewhere
       STEMMA_LOG(kWarning, "tier.disk.slab_twice", kv("directory", files_->directory()),
                  kv("left_alone", entry.name));
-      strays_.push_back(entry);
+      strays_.push_back({entry, /*goes=*/false});
       continue;
     }
     const Result<DiskFileId> file = files_->open(entry.name, DiskAccess::kDirect, deadline_us);
@@ -95,7 +95,7 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
       continue;
     }
     STEMMA_LOG(kWarning, "tier.disk.slab_unreadable", kv("error", to_string(file.error())));
-    strays_.push_back(entry);
+    strays_.push_back({entry, /*goes=*/false});
   }
   return {};
 }

@@ -71,14 +71,14 @@ Error DiskPageStore::cannot_be_written() const {
 // A name that is gone may come back with a loss of power until the directory is synced: so they are
 // forgotten afterwards.
 Status DiskPageStore::remove_strays(std::int64_t deadline_us) {
-  std::vector<DiskEntry> strays;
+  std::vector<Stray> strays;
   {
     const std::lock_guard lock(mutex_);
     strays = strays_;
   }
   if (strays.empty() && !removals_unsynced_) return {};
-  for (const DiskEntry& stray : strays) {
-    Status removed = files_->remove(stray.name, deadline_us);
+  for (const Stray& stray : strays) {
+    Status removed = files_->remove(stray.file.name, deadline_us);
     if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return removed;
   }
   Status synced = files_->sync_directory(deadline_us);
@@ -90,6 +90,29 @@ Status DiskPageStore::remove_strays(std::int64_t deadline_us) {
   const std::lock_guard lock(mutex_);
   strays_.clear();
   return {};
+}
+
+// What is to go and could not be removed, or not be made and may be there: until it has gone its
+// bytes count.
+void DiskPageStore::note_leftover(const DiskEntry& file) {
+  const std::lock_guard lock(mutex_);
+  strays_.push_back({file});
+}
+
+void DiskPageStore::remove_leftovers(std::int64_t deadline_us) {
+  for (;;) {
+    std::string name;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto next = std::ranges::find(strays_, true, &Stray::goes);
+      if (next == strays_.end()) return;
+      name = next->file.name;
+    }
+    const Status removed = files_->remove(name, deadline_us);
+    if (!removed.ok() && removed.error().code != ErrorCode::kNotFound) return;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(strays_, [&](const Stray& stray) { return stray.file.name == name; });
+  }
 }
 
 // Pages of a slab that is not there are nobody's; the index is written anew all the same, which

@@ -190,11 +190,15 @@ Status DiskPageStore::add_slab(std::int64_t slot_bytes, std::int64_t slots,
     const std::lock_guard lock(mutex_);
     name.number = slabs_.take_number();
   }
-  STEMMA_ASSIGN_OR_RETURN(const DiskFileId file,
-                          DiskSlabs::make_file(*files_, name, slots, deadline_us));
+  const Result<DiskFileId> file = DiskSlabs::make_file(*files_, name, slots, deadline_us);
+  if (!file.ok()) {
+    note_leftover({name.text(), slots * slot_bytes});
+    if (files_->overdue(DiskLane::kWrite) == 0) remove_leftovers(deadline_us);
+    return file.error();
+  }
   const std::lock_guard lock(mutex_);
   if (!slabs_.slabs().empty()) slab_bytes_max_ = options_.slab_bytes;  // there is room again
-  slabs_.add(name, file, slots, DiskSlabs::Slots::kBlank);
+  slabs_.add(name, *file, slots, DiskSlabs::Slots::kBlank);
   return {};
 }
 

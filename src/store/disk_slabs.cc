@@ -50,8 +50,6 @@ Result<DiskFileId> DiskSlabs::make_file(DiskFiles& files, const SlabName& name, 
   if (made.ok()) made = files.sync_directory(deadline_us);
   if (made.ok()) return file;
   files.close(file);
-  ignore_error(files.remove(name.text(), deadline_us),
-               "an empty file is found at the next opening");
   return std::move(made).error();
 }
 

@@ -55,7 +55,8 @@ class DiskSlabs {
     std::int64_t bytes() const noexcept { return slots * name.slot_bytes; }
   };
 
-  // Makes a file of `slots` slots durable, without adding it.
+  // Makes a file of `slots` slots durable, without adding it. After an error it may be there, or
+  // come to be.
   static Result<DiskFileId> make_file(DiskFiles& files, const SlabName& name, std::int64_t slots,
                                       std::int64_t deadline_us);
 

@@ -341,6 +341,26 @@ TEST_F(DiskStoreFaults, AnIndexThatIsWrittenInSeveralCallsHasNothingThatWentMean
   EXPECT_EQ(f.serve(gone), Served::kMiss);
 }
 
+// Its room is asked for, but does not come in time; nor is there time left to remove it.
+TEST_F(DiskStoreFaults, ASlabThatIsNotMadeInTimeCountsUntilItIsRemoved) {
+  constexpr std::int64_t kOperationUs = 1'000;
+  DiskStoreFixture f(27);
+  ASSERT_TRUE(f.open());
+  const TestPage page(small_format(), 27);
+  f.disk.faults.starts_late = false;
+  for (int i = 0; i < 40; ++i) {
+    f.disk.faults.latency_us = kOperationUs;
+    EXPECT_NE(put(*f.store, page, f.clock.now_us() + 3 * kOperationUs / 2), PageVerdict::kDone);
+    EXPECT_GT(f.store->usage().bytes, 60'000) << "it may be there";
+    f.disk.let_go();
+    EXPECT_LE(f.disk.used_bytes(), DiskStoreFixture::kBytesMax);
+    f.clock.advance_us(61'000'000);  // a slab that could not be made is tried again
+  }
+  f.disk.faults = {};
+  EXPECT_EQ(f.put(page), PageVerdict::kDone);
+  EXPECT_EQ(f.store->usage().bytes, f.disk.used_bytes());
+}
+
 TEST_F(DiskStoreFaults, NothingIsWrittenWhileAnOperationIsOverdue) {
   DiskStoreFixture f(7);
   ASSERT_TRUE(f.open());

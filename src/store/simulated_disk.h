@@ -50,6 +50,7 @@ struct SimulatedFaults {
   double misdirected_share = 0;          // of reads come from another place of the file
   double hang_share = 0;                 // of operations end after their deadline, or never
   std::int64_t latency_us = 0;           // of each operation
+  bool starts_late = true;               // what is asked for when its deadline is over
   std::int64_t space_bytes = std::numeric_limits<std::int64_t>::max();
   int full_errno = ENOSPC;  // where there is no more
 };
@@ -248,7 +249,8 @@ class SimulatedFiles final : public DiskFiles {
     const std::int64_t left_us = deadline_us - disk_.clock_.now_us();
     if (share(faults.hang_share) || faults.latency_us > left_us) {
       if (left_us > 0) disk_.clock_.advance_us(left_us);
-      disk_.late_.emplace_back(lane_, std::move(effect));
+      const bool starts = left_us > 0 || faults.starts_late;
+      if (starts) disk_.late_.emplace_back(lane_, std::move(effect));
       return Error{ErrorCode::kDeadline, "overdue"};
     }
     disk_.clock_.advance_us(faults.latency_us);
