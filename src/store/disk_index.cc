@@ -210,7 +210,7 @@ Status DiskIndex::append(const IndexCells& cells, std::int64_t deadline_us) {
 
 Status DiskIndex::rewrite(FunctionRef<bool(IndexCells&)> next, std::int64_t deadline_us) {
   const bool goes_on = is_rewriting();
-  if (!goes_on) rewrite_or_none_.emplace();
+  if (!goes_on) rewrite_or_none_ = Rewrite();
   const bool was_full = rewrite_or_none_->is_full();
   if (Status filled = fill(next, deadline_us); !filled.ok()) {
     if (filled.error().code == ErrorCode::kDeadline) return filled;
