@@ -6,8 +6,8 @@
 // Thread:     engine thread only.
 // Memory:     32 bytes a node the tree may have, from the first queue on, all touched then; 16 a
 //             tenant.
-// Cost:       O(log tenants); coming back O(leaves of the tenant that are parked before it, and were
-//             held and came back too), at worst O(leaves of the tenant).
+// Cost:       O(log tenants); coming back O(leaves of the tenant that are parked before it, and
+//             were held and came back too), at worst O(leaves of the tenant).
 // Not here:   who is within a quota (tenant_quotas), everybody's order (eviction_index,
 //             page_policy).
 #pragma once
