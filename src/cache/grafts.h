@@ -109,6 +109,7 @@ class Grafts {
   // What was noted.
   std::vector<WrongShared> wrong() const {
     std::vector<WrongShared> noted;
+    noted.reserve(wrong_.size());
     for (const auto& [digest, tokens] : wrong_) noted.push_back({digest, tokens});
     return noted;
   }
