@@ -116,7 +116,7 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
   auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock, windowed_or_null);
   if (!tiers.ok()) return named("--host-bytes", tiers.error());
   if (const std::string path = purge_file(options); !path.empty()) {
-    auto file = PurgeFile::open(path);
+    auto file = PurgeFile::open(path, /*is_own=*/options.purge_file.empty());
     if (!file.ok()) return named("--purge-file", file.error());
     (*tiers)->set_purge_file(std::move(file).value());
   }

@@ -2,7 +2,7 @@
 //
 //     0  magic "STEMPURG"     16  bytes of the body  u64
 //     8  version       u32    24  body
-//    12  checksum      u32    of everything behind it
+//    12  checksum      u32    of everything else
 //
 // The body: the file of host memory stays u8; a list of purges, of removals and of wrong shared
 // pages, each with its length u64 before it:
@@ -183,6 +183,11 @@ std::optional<Unconfirmed> read_body(std::string_view bytes) {
   return said;
 }
 
+std::uint32_t checksum_of(std::string_view file) {
+  const auto bytes = bytes_of(file);
+  return crc32c(bytes.subspan(kCheckedAt), crc32c(bytes.first(kChecksumAt)));
+}
+
 std::string file_of(const Unconfirmed& unconfirmed) {
   const std::string body = body_of(unconfirmed);
   Writer header;
@@ -191,20 +196,18 @@ std::string file_of(const Unconfirmed& unconfirmed) {
   header.put(std::uint32_t{0});
   header.put_size(body.size());
   std::string file = header.take() + body;
-  const std::uint32_t checksum = crc32c(bytes_of(file).subspan(kCheckedAt));
+  const std::uint32_t checksum = checksum_of(file);
   std::memcpy(file.data() + kChecksumAt, &checksum, sizeof(checksum));
   return file;
 }
 
-// nullopt: damaged.
-std::optional<Unconfirmed> read_file_bytes(std::string_view file) {
-  if (file.size() < kHeaderBytes) return std::nullopt;
+// Of any version.
+bool is_whole(std::string_view file) {
+  if (file.size() < kHeaderBytes) return false;
   Reader header(file.substr(kChecksumAt, kHeaderBytes - kChecksumAt));
   const auto checksum = header.take<std::uint32_t>();
   const auto body_bytes = header.take<std::uint64_t>();
-  const std::string_view body = file.substr(kHeaderBytes);
-  if (checksum != crc32c(bytes_of(file).subspan(kCheckedAt))) return std::nullopt;
-  return body_bytes == body.size() ? read_body(body) : std::nullopt;
+  return checksum == checksum_of(file) && body_bytes == file.size() - kHeaderBytes;
 }
 
 }  // namespace
@@ -213,10 +216,10 @@ std::string purge_label(const PageStore& store) {
   return std::string(tier_name(store.tier())) + ":" + std::string(store.name());
 }
 
-Result<std::unique_ptr<PurgeFile>> PurgeFile::open(const std::string& path) {
+Result<std::unique_ptr<PurgeFile>> PurgeFile::open(const std::string& path, bool is_own) {
   std::unique_ptr<PurgeFile> file(new PurgeFile(path));
   STEMMA_RETURN_IF_ERROR(file->lock());
-  STEMMA_RETURN_IF_ERROR(file->read());
+  STEMMA_RETURN_IF_ERROR(file->read(is_own));
   return file;
 }
 
@@ -244,7 +247,7 @@ Status PurgeFile::lock() {
   }
 }
 
-Status PurgeFile::read() {
+Status PurgeFile::read(bool is_own) {
   PosixFiles files;
   const auto bytes = read_file(files, path_, kBytesMax);
   if (!bytes.ok()) return bytes.error();
@@ -253,15 +256,16 @@ Status PurgeFile::read() {
     said_.emplace();
     return {};
   }
-  if (file.substr(0, kMagic.size()) != kMagic) {
+  if (!file.starts_with(kMagic) && !is_own) {
     return Error{ErrorCode::kInvalidArgument,
                  path_ + ": not a file of purges, and is not written over"};
   }
+  if (!file.starts_with(kMagic) || !is_whole(file)) return {};
   Reader version(file.substr(kMagic.size()));
-  if (version.take<std::uint32_t>() > kVersion && version.ok()) {
+  if (version.take<std::uint32_t>() > kVersion) {
     return Error{ErrorCode::kUnsupported, path_ + ": of a later version"};
   }
-  said_ = read_file_bytes(file);
+  said_ = read_body(file.substr(kHeaderBytes));
   return {};
 }
 

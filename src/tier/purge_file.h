@@ -73,8 +73,9 @@ struct Unconfirmed {
 class PurgeFile {
  public:
   // Makes one that says nothing where there is none. kInvalidArgument: another process has it, or
-  // what lies there is none; kUnsupported: of a later version; kIo.
-  static Result<std::unique_ptr<PurgeFile>> open(const std::string& path);
+  // what lies there is none, unless `is_own`: nobody else has files there, so that it is damaged.
+  // kUnsupported: of a later version; kIo.
+  static Result<std::unique_ptr<PurgeFile>> open(const std::string& path, bool is_own = false);
   ~PurgeFile();
   PurgeFile(const PurgeFile&) = delete;
   PurgeFile& operator=(const PurgeFile&) = delete;
@@ -88,7 +89,7 @@ class PurgeFile {
  private:
   explicit PurgeFile(std::string path) : path_(std::move(path)) {}
   Status lock();
-  Status read();
+  Status read(bool is_own);
   Status write(const std::string& name, std::span<const std::byte> bytes, int& descriptor) const;
 
   std::string path_;

@@ -32,9 +32,17 @@ Unconfirmed example() {
           .shared = {{digest_of(5), 64}}};
 }
 
+std::string with_checksum(std::string file) {
+  const auto bytes = std::as_bytes(std::span(file));
+  const std::uint32_t sum = crc32c(bytes.subspan(16), crc32c(bytes.first(12)));
+  std::memcpy(file.data() + 12, &sum, sizeof(sum));
+  return file;
+}
+
 class PurgeFileTest : public ::testing::Test {
  protected:
   std::unique_ptr<PurgeFile> open() { return PurgeFile::open(path).value(); }
+  std::unique_ptr<PurgeFile> open_own() { return PurgeFile::open(path, /*is_own=*/true).value(); }
   ErrorCode refused() const {
     const auto opened = PurgeFile::open(path);
     return opened.ok() ? ErrorCode::kInternal : opened.error().code;
@@ -104,19 +112,20 @@ TEST_F(PurgeFileTest, OneOfALaterVersionIsRefused) {
   keep(example());
   std::string later = bytes();
   later[8] = 2;
-  write(later);
+  write(with_checksum(later));
   EXPECT_EQ(refused(), ErrorCode::kUnsupported);
 }
 
-// Behind the magic and the version.
 TEST_F(PurgeFileTest, NoDamageMakesItSayAnythingElse) {
   keep(example());
   const std::string whole = bytes();
-  for (std::size_t at = 12; at < whole.size(); ++at) {
+  for (std::size_t at = 0; at < whole.size(); ++at) {
     flip_bit(path, at);
-    EXPECT_EQ(open()->said_or_null(), nullptr) << at;
+    EXPECT_EQ(open_own()->said_or_null(), nullptr) << at;
+    write(whole);
+    if (at == 0) continue;
     write(whole.substr(0, at));
-    EXPECT_EQ(open()->said_or_null(), nullptr) << "cut off at " << at;
+    EXPECT_EQ(open_own()->said_or_null(), nullptr) << "cut off at " << at;
     write(whole);
   }
   write(whole + '\0');
@@ -132,9 +141,7 @@ TEST_F(PurgeFileTest, LiesAreReadWithinTheirFile) {
   for (std::size_t at = 16; at < whole.size(); ++at) {
     std::string lie = whole;
     lie[at] = '\xFF';
-    const std::uint32_t sum = crc32c(std::as_bytes(std::span(lie)).subspan(16));
-    std::memcpy(lie.data() + 12, &sum, sizeof(sum));
-    write(lie);
+    write(with_checksum(lie));
     const auto file = open();
     const bool same = file->said_or_null() != nullptr && *file->said_or_null() == example();
     EXPECT_EQ(same, lie == whole || (at == 24)) << at;

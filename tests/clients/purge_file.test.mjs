@@ -80,3 +80,13 @@ test("one file is one server's, and nothing else is written over", async () => {
   writeFileSync(letter, "Dear all");
   await assert.rejects(start("--purge-file", letter), /not a file of purges/);
 });
+
+test("one of a disk tier that is damaged costs what is cached, not the start", async () => {
+  const disk = join(directory, "pages");
+  await (await serve("--disk", disk, "--disk-bytes", "64MiB")).stop();
+  writeFileSync(join(disk, "purges"), "Dear all");
+  const server = await serve("--disk", disk, "--disk-bytes", "64MiB");
+  await until(async () => (await metric(server.url, "stemma_pending_purges")) === 0);
+  assert.match(server.log(), /cache.purge_file.damaged/);
+  assert.equal(await server.stop(), 0);
+});
