@@ -156,12 +156,12 @@ STEMMA_API void stemma_store_close(stemma_store* store);
 typedef struct stemma_tiers stemma_tiers;
 typedef struct stemma_tiers_options {
   size_t struct_size;
-  int64_t host_bytes;     // at least those of a page; what stores read and write passes through it
-  const char* host_file;  // that host memory survives in; by default NULL: none
-  const uint8_t* digest;  // 32 bytes: whose pages host_file holds, see stemma_digest; or NULL
-  const char* codec;      // "plain" (by default), "int8", "int4": below the device, not exact
-  int32_t layout;         // of host memory; by default STEMMA_PAGE_FIRST
-  int32_t threads;        // that touch its memory; by default 1
+  int64_t host_bytes;      // at least those of a page; what stores read and write passes through it
+  const char* host_file;   // that host memory survives in; by default NULL: none
+  const uint8_t* digest;   // 32 bytes: whose pages host_file holds, see stemma_digest; or NULL
+  const char* codec;       // "plain" (by default), "int8", "int4": below the device, not exact
+  int32_t layout;          // of host memory; by default STEMMA_PAGE_FIRST
+  int32_t threads;         // that touch its memory; by default 1
   const char* purge_file;  // where what stores are to forget yet outlives the cache; or NULL
 } stemma_tiers_options;
 STEMMA_API void stemma_tiers_options_init(stemma_tiers_options* options, size_t struct_size);
