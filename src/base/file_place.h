@@ -1,4 +1,5 @@
-// Where a file lies: its directory, which remembers its name, and whether a name is still its own.
+// Where a file lies: its directory, which remembers its name, whether a name is still its own, and
+// whose it is to write.
 //
 // Thread:     any.
 // Memory:     none.
@@ -8,9 +9,13 @@
 
 #include <string>
 
+#include "base/function_ref.h"
 #include "stemma/result.h"
 
 namespace stemma {
+
+// kIo with errno: "PATH: cannot WHAT".
+Error file_failure(const std::string& path, const char* what);
 
 // "." where a path names none.
 std::string directory_of(const std::string& path);
@@ -20,5 +25,10 @@ Status sync_directory_of(const std::string& path);
 
 // Whether the open file still has this name.
 bool is_named(int descriptor, const std::string& path);
+
+// What `open` opens at `path`, or below 0 with errno, with a lock: this process's, and its forked
+// children's, until it is given up or the last of them has closed it. kInvalidArgument and `busy`
+// where another process has it, for which nobody waits; kIo.
+Result<int> open_locked(const std::string& path, FunctionRef<int()> open, const char* busy);
 
 }  // namespace stemma

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+
 namespace stemma {
 
 inline constexpr unsigned kForkedChildSeconds = 20;
@@ -25,6 +27,26 @@ int in_forked_child(const Work& work) {
   int status = 0;
   EXPECT_EQ(::waitpid(child, &status, 0), child);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Does this while a child lives, which has open what this process had then.
+template <typename Work>
+void beside_child(const Work& work) {
+  std::array<int, 2> ends = {};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {  // lives until the parent has closed its end
+    ::close(ends[1]);
+    ::alarm(kForkedChildSeconds);
+    char byte = 0;
+    ::_exit(static_cast<int>(::read(ends[0], &byte, 1)));
+  }
+  work();
+  ::close(ends[1]);
+  ::close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace stemma

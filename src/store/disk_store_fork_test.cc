@@ -2,11 +2,8 @@
 // parent.
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/forked_child.h"
 #include "base/temp_directory.h"
@@ -77,21 +74,7 @@ TEST_P(ForkedDiskStore, IsTheParentsStillWhenAChildHasLetGoOfIt) {
 }
 
 TEST_P(ForkedDiskStore, GivesItsDirectoryUpThoughAChildLives) {
-  std::array<int, 2> ends = {};
-  ASSERT_EQ(::pipe(ends.data()), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {  // lives until the parent has closed its end
-    ::close(ends[1]);
-    ::alarm(kForkedChildSeconds);
-    char byte = 0;
-    ::_exit(static_cast<int>(::read(ends[0], &byte, 1)));
-  }
-  open();
-  ::close(ends[1]);
-  ::close(ends[0]);
-  int status = 0;
-  EXPECT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  beside_child([&] { open(); });
   EXPECT_EQ(count_right(), 10);
 }
 

@@ -49,10 +49,6 @@ std::size_t piece_frames(std::size_t frame_bytes) {
   return std::max<std::size_t>(kPieceBytes / frame_bytes, 1);
 }
 
-Error failure(const std::string& path, const char* what) {
-  return Error{ErrorCode::kIo, path + ": cannot " + what, errno};
-}
-
 // Past the page cache where the file system can: nothing of it is read again before the end of the
 // process.
 int open_to_write(const std::string& path) {
@@ -76,14 +72,14 @@ Result<std::optional<Magic>> begin_of(const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0) {
     if (errno == ENOENT) return std::optional<Magic>();
-    return failure(path, "stat");
+    return file_failure(path, "stat");
   }
   if (!S_ISREG(status.st_mode)) return refused(path, "not a regular file");
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) return failure(path, "open");
+  if (descriptor < 0) return file_failure(path, "open");
   Magic begin = {};
   const ssize_t bytes = ::pread(descriptor, begin.data(), begin.size(), 0);
-  const Error unread = failure(path, "read");
+  const Error unread = file_failure(path, "read");
   ::close(descriptor);
   if (bytes < 0) return unread;
   return bytes == 0 ? std::optional<Magic>() : begin;
@@ -120,16 +116,16 @@ Status remove_unfinished(const std::string& path) {
   const int descriptor = ::open(name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
   if (descriptor < 0) {
     const bool none = errno == ENOENT || errno == ENOTDIR || errno == EISDIR || errno == ELOOP;
-    return none ? Status() : Status(failure(name, "open"));
+    return none ? Status() : Status(file_failure(name, "open"));
   }
   Status removed;
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
     // It may have been finished meanwhile, and have another name.
     const bool left = is_named(descriptor, name) && ::unlink(name.c_str()) != 0;
-    if (left) removed = failure(name, "remove");
+    if (left) removed = file_failure(name, "remove");
     if (left && try_empty(name)) removed = Status();
   } else if (errno != EWOULDBLOCK) {
-    removed = failure(name, "lock");
+    removed = file_failure(name, "lock");
   }
   ::close(descriptor);
   return removed;
@@ -237,7 +233,7 @@ Status remove_host_image(const std::string& path) {
     return synced.ok() || synced.error().sys_errno != ENOENT ? synced : Status();
   }
   if (errno == ENOTDIR || errno == EISDIR) return {};  // nor can any file have this name
-  const Error failed = failure(path, "remove");
+  const Error failed = file_failure(path, "remove");
   return try_empty(path) ? Status() : Status(failed);
 }
 
@@ -262,24 +258,14 @@ Result<std::unique_ptr<HostImageWriter>> HostImageWriter::open(const std::string
   return writer;
 }
 
-// The lock is the open file's: who waits for nobody finds either a file of its own, or one that
-// somebody writes, or one that has meanwhile been given its name, which is not to be touched.
+// Who waits for nobody finds either a file of its own, or one that somebody writes, or one that has
+// meanwhile been given its name, which is not to be touched.
 Status HostImageWriter::create() {
-  for (;;) {
-    descriptor_ = open_to_write(new_path());
-    if (descriptor_ < 0) return failure(new_path(), "open");
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      const bool busy = errno == EWOULDBLOCK;
-      const Error error = failure(new_path(), "lock");
-      ::close(std::exchange(descriptor_, -1));
-      if (!busy) return error;
-      return Error{ErrorCode::kInvalidArgument, new_path() + ": another process writes it"};
-    }
-    if (is_named(descriptor_, new_path())) break;
-    ::close(std::exchange(descriptor_, -1));
-  }
-  if (::fchmod(descriptor_, 0600) != 0) return failure(new_path(), "protect");
-  if (::ftruncate(descriptor_, 0) != 0) return failure(new_path(), "empty");
+  STEMMA_ASSIGN_OR_RETURN(descriptor_, open_locked(
+                                           new_path(), [this] { return open_to_write(new_path()); },
+                                           "another process writes it"));
+  if (::fchmod(descriptor_, 0600) != 0) return file_failure(new_path(), "protect");
+  if (::ftruncate(descriptor_, 0) != 0) return file_failure(new_path(), "empty");
   return {};
 }
 
@@ -338,7 +324,7 @@ Status HostImageWriter::write_out(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), written_bytes_);
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return failure(new_path(), "write");
+    if (written <= 0) return file_failure(new_path(), "write");
     written_bytes_ += written;
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
@@ -347,9 +333,9 @@ Status HostImageWriter::write_out(std::span<const std::byte> bytes) {
 
 Status HostImageWriter::finish() {
   STEMMA_RETURN_IF_ERROR(write_staged());
-  if (::ftruncate(descriptor_, written_bytes_) != 0) return failure(new_path(), "cut");
-  if (::fdatasync(descriptor_) != 0) return failure(new_path(), "sync");
-  if (::rename(new_path().c_str(), path_.c_str()) != 0) return failure(path_, "rename to");
+  if (::ftruncate(descriptor_, written_bytes_) != 0) return file_failure(new_path(), "cut");
+  if (::fdatasync(descriptor_) != 0) return file_failure(new_path(), "sync");
+  if (::rename(new_path().c_str(), path_.c_str()) != 0) return file_failure(path_, "rename to");
   ::close(std::exchange(descriptor_, -1));
   return sync_directory_of(path_);
 }

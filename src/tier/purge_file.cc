@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -41,10 +40,6 @@ constexpr std::size_t kChecksumAt = 12;
 constexpr std::size_t kCheckedAt = 16;
 // More than 64 stores can be owed of what purges and removals remember.
 constexpr std::int64_t kBytesMax = std::int64_t{1} << 30;
-
-Error failure(const std::string& path, const char* what) {
-  return Error{ErrorCode::kIo, path + ": cannot " + what, errno};
-}
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -223,28 +218,23 @@ Result<std::unique_ptr<PurgeFile>> PurgeFile::open(const std::string& path, bool
   return file;
 }
 
+// Children that were forked meanwhile have it open, too, and would keep the lock.
 PurgeFile::~PurgeFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ < 0) return;
+  if (opened_in_.is_here()) ::flock(descriptor_, LOCK_UN);
+  ::close(descriptor_);
 }
 
-// The lock is the open file's: another may have the name by the time that it is had.
 Status PurgeFile::lock() {
-  for (;;) {
-    constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    descriptor_ = ::open(path_.c_str(), kFlags, 0600);
-    if (descriptor_ < 0) return failure(path_, "open");
-    struct stat status = {};
-    if (::fstat(descriptor_, &status) != 0) return failure(path_, "stat");
-    if (!S_ISREG(status.st_mode)) {
-      return Error{ErrorCode::kInvalidArgument, path_ + ": not a regular file"};
-    }
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) return failure(path_, "lock");
-      return Error{ErrorCode::kInvalidArgument, path_ + ": another process has it"};
-    }
-    if (is_named(descriptor_, path_)) return {};
-    ::close(std::exchange(descriptor_, -1));
-  }
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+  STEMMA_ASSIGN_OR_RETURN(
+      descriptor_,
+      open_locked(
+          path_, [this] { return ::open(path_.c_str(), kFlags, 0600); }, "another process has it"));
+  struct stat status = {};
+  if (::fstat(descriptor_, &status) != 0) return file_failure(path_, "stat");
+  if (S_ISREG(status.st_mode)) return {};
+  return Error{ErrorCode::kInvalidArgument, path_ + ": not a regular file"};
 }
 
 Status PurgeFile::read(bool is_own) {
@@ -271,14 +261,11 @@ Status PurgeFile::read(bool is_own) {
 
 Status PurgeFile::keep(const Unconfirmed& unconfirmed) {
   if (!opened_in_.is_here()) return {};
-  const std::string name = path_ + ".new";
-  const std::string file = file_of(unconfirmed);
-  int descriptor = -1;
-  Status kept = write(name, bytes_of(file), descriptor);
-  if (kept.ok() && ::rename(name.c_str(), path_.c_str()) != 0) kept = failure(path_, "replace");
-  if (!kept.ok()) {
-    if (descriptor >= 0) ::close(descriptor);
-    return kept;
+  STEMMA_ASSIGN_OR_RETURN(const int descriptor, write_new(file_of(unconfirmed)));
+  if (::rename(new_path().c_str(), path_.c_str()) != 0) {
+    const Error failed = file_failure(path_, "replace");
+    ::close(descriptor);
+    return failed;
   }
   ::close(std::exchange(descriptor_, descriptor));
   STEMMA_RETURN_IF_ERROR(sync_directory_of(path_));
@@ -286,20 +273,28 @@ Status PurgeFile::keep(const Unconfirmed& unconfirmed) {
   return {};
 }
 
-// It is this process's before it has the name.
-Status PurgeFile::write(const std::string& name, std::span<const std::byte> bytes,
-                        int& descriptor) const {
+// Open, and this process's before it has the name.
+Result<int> PurgeFile::write_new(std::string_view bytes) const {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
-  descriptor = ::open(name.c_str(), kFlags, 0600);
-  if (descriptor < 0) return failure(name, "open");
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) return failure(name, "lock");
-  while (!bytes.empty()) {
+  STEMMA_ASSIGN_OR_RETURN(
+      const int descriptor,
+      open_locked(
+          new_path(), [this] { return ::open(new_path().c_str(), kFlags, 0600); },
+          "another process writes it"));
+  const char* failed_or_null = nullptr;
+  while (!bytes.empty() && failed_or_null == nullptr) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return failure(name, "write");
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      failed_or_null = "write";
+    }
   }
-  return ::fsync(descriptor) == 0 ? Status() : Status(failure(name, "sync"));
+  if (failed_or_null == nullptr && ::fsync(descriptor) != 0) failed_or_null = "sync";
+  if (failed_or_null == nullptr) return descriptor;
+  const Error failed = file_failure(new_path(), failed_or_null);
+  ::close(descriptor);
+  return failed;
 }
 
 }  // namespace stemma

@@ -18,8 +18,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/own_process.h"
@@ -90,7 +91,8 @@ class PurgeFile {
   explicit PurgeFile(std::string path) : path_(std::move(path)) {}
   Status lock();
   Status read(bool is_own);
-  Status write(const std::string& name, std::span<const std::byte> bytes, int& descriptor) const;
+  std::string new_path() const { return path_ + ".new"; }
+  Result<int> write_new(std::string_view bytes) const;
 
   std::string path_;
   int descriptor_ = -1;  // of what has the name: its lock is this process's

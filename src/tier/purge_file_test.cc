@@ -93,6 +93,14 @@ TEST_F(PurgeFileTest, WhatCannotBeWrittenLeavesWhatItSaid) {
   EXPECT_TRUE(file->keep({}).ok());
 }
 
+TEST_F(PurgeFileTest, IsGivenUpThoughAChildLives) {
+  auto file = open();
+  beside_child([&] {
+    file.reset();
+    EXPECT_EQ(*open()->said_or_null(), Unconfirmed());
+  });
+}
+
 TEST_F(PurgeFileTest, IsNotAChilds) {
   const auto file = open();
   EXPECT_EQ(in_forked_child([&] { return file->keep(example()).ok() ? 0 : 1; }), 0);
