@@ -59,6 +59,10 @@ Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& opt
   if (windowed_or_null != nullptr) {
     STEMMA_RETURN_IF_ERROR(check_codec(*codec, *windowed_or_null));
   }
+  std::unique_ptr<PurgeFile> purges;
+  if (!options.purge_file.empty()) {
+    STEMMA_ASSIGN_OR_RETURN(purges, PurgeFile::open(options.purge_file));
+  }
   ThreadPool pool(threads);
   STEMMA_ASSIGN_OR_RETURN(
       auto stack, TierStack::open({.host_bytes = options.host_bytes,
@@ -66,10 +70,7 @@ Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& opt
                                    .codec = *codec,
                                    .host_file = options.host_file},
                                   device, std::move(stores), pool, clock, windowed_or_null));
-  if (!options.purge_file.empty()) {
-    STEMMA_ASSIGN_OR_RETURN(auto file, PurgeFile::open(options.purge_file));
-    stack->set_purge_file(std::move(file));
-  }
+  stack->set_purge_file(std::move(purges));
   if (options.digest.has_value()) stack->describe(*options.digest, "");
   return std::unique_ptr<LowerTiers>(std::move(stack));
 }

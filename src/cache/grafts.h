@@ -93,6 +93,7 @@ class Grafts {
   // The last page of the first `tokens` was wrong in a namespace that nobody is known to go on
   // from. False, and nothing is remembered any more: it would be too much.
   bool try_note_wrong(const NamespaceDigest& digest, std::int64_t tokens) {
+    ++wrong_changes_;
     const auto [wrong, is_new] = wrong_.try_emplace(digest, tokens);
     wrong->second = std::min(wrong->second, tokens);
     if (wrong_.size() <= kWrongMax) return true;
@@ -103,6 +104,7 @@ class Grafts {
   bool take_wrong(const NamespaceDigest& digest, std::int64_t tokens) {
     const auto wrong = wrong_.find(digest);
     if (wrong == wrong_.end() || wrong->second > tokens) return false;
+    ++wrong_changes_;
     wrong_.erase(wrong);
     return true;
   }
@@ -113,12 +115,15 @@ class Grafts {
     for (const auto& [digest, tokens] : wrong_) noted.push_back({digest, tokens});
     return noted;
   }
+  // Grows with whatever may change that.
+  std::int64_t wrong_changes() const noexcept { return wrong_changes_; }
 
  private:
   static constexpr std::size_t kWrongMax = 64;
 
   std::vector<Graft> grafts_;  // by namespace
   std::map<NamespaceDigest, std::int64_t> wrong_;
+  std::int64_t wrong_changes_ = 0;
 };
 
 }  // namespace stemma

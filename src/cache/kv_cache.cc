@@ -76,11 +76,10 @@ Status KvCache::open_tiering(LowerTiers& lower) {
   WindowedPages* const windowed = windows_ == nullptr ? nullptr : &windows_->pages();
   STEMMA_ASSIGN_OR_RETURN(
       tiering_,
-      Tiering::open(options_, lower,
-                    {.tree = tree(), .space = *space_, .windowed_or_null = windowed}, clock_));
-  for (const WrongShared& wrong : tiering_->wrong_shared()) {
-    grafts_->try_note_wrong(wrong.digest, wrong.tokens);
-  }
+      Tiering::open(
+          options_, lower,
+          {.tree = tree(), .grafts = *grafts_, .space = *space_, .windowed_or_null = windowed},
+          clock_));
   return {};
 }
 
@@ -111,7 +110,6 @@ std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& di
   if (tiering_ != nullptr && shared.valid() &&
       grafts_->take_wrong(shared_or_null->digest, shared_or_null->tokens)) {
     tiering_->forget_stored();
-    tiering_->set_wrong_shared(grafts_->wrong());
     quarantine_all(*ns);  // what host memory has of an earlier life
   }
   return ns;

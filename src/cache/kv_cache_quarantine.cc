@@ -92,10 +92,7 @@ void KvCache::quarantine(const CachedText& text, std::int64_t end_tokens) {
   if (!is_behind) dependents = grafts_->dependents_of(ns, end_tokens);
   const bool forgets = is_shared || !dependents.empty() ||
                        (!is_behind && !grafts_->try_note_wrong(text.digest, end_tokens));
-  if (tiering_ != nullptr) {
-    if (forgets) tiering_->forget_stored();
-    tiering_->set_wrong_shared(grafts_->wrong());
-  }
+  if (forgets && tiering_ != nullptr) tiering_->forget_stored();
   quarantine_part(ns, is_shared ? parts.shared : parts.own);
   for (const NamespaceId dependent : dependents) quarantine_all(dependent);
 }

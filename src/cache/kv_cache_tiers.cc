@@ -63,8 +63,8 @@ std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const 
   const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
   if (!text.shared_ns.valid()) return tiering_->try_promote(ns, text.own);
   const FoundText found = find(grafts_->of(text.shared_ns), text.shared);
-  if (!text.own.empty())
-    tree().follow(ns, text.shared_ns, text.shared);  // events tell of what comes
+  // Events tell of what comes.
+  if (!text.own.empty()) tree().follow(ns, text.shared_ns, text.shared);
   if (found.tokens == std::ssize(text.shared)) {
     const auto own = tiering_->try_promote(ns, text.own);
     const bool windows_gone = found.usable_tokens < found.tokens;

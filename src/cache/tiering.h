@@ -22,6 +22,7 @@
 
 #include "cache/backups.h"
 #include "cache/covered_leaves.h"
+#include "cache/grafts.h"
 #include "cache/host_file.h"
 #include "cache/host_tier.h"
 #include "cache/load_costs.h"
@@ -45,6 +46,7 @@ class Tiering {
   // What the device has.
   struct Device {
     RadixPrefixCache& tree;
+    Grafts& grafts;
     PageSpace& space;
     WindowedPages* windowed_or_null;  // nullptr: no layers have a window
   };
@@ -130,13 +132,6 @@ class Tiering {
   void forget_stored();
   // So is every page of a namespace.
   void quarantine_all(NamespaceId ns);
-  // Shared pages that were wrong before anybody is known to have gone on from them, in this life or
-  // an earlier one: for the next life to know.
-  void set_wrong_shared(std::vector<WrongShared> wrong) {
-    wrong_shared_ = std::move(wrong);
-    ++wrong_shared_changes_;
-  }
-  std::span<const WrongShared> wrong_shared() const noexcept { return wrong_shared_; }
   // Whether stores may still have pages that are in quarantine, or were purged.
   bool removing() const noexcept { return removals_.pages() > 0 || purges_.pending() > 0; }
 
@@ -222,8 +217,6 @@ class Tiering {
   PurgeFile* purge_file_or_null_;             // nullptr: nothing outlives this
   std::optional<UnconfirmedMark> kept_mark_;  // of when the file was last as it is to be
   Unconfirmed of_others_;                     // of stores that are not here in this life
-  std::vector<WrongShared> wrong_shared_;
-  std::int64_t wrong_shared_changes_ = 0;
   std::int64_t keep_again_us_ = 0;
   bool purge_file_lags_ = false;
 };

@@ -44,7 +44,9 @@ void Tiering::restore_unconfirmed() {
     const auto restore = [&](int store) { removals_.restore(store, removal); };
     if (!restore_at(removal.store, restore)) of_others_.removals.push_back(removal);
   }
-  wrong_shared_ = said->shared;
+  for (const WrongShared& wrong : said->shared) {
+    if (!device_.grafts.try_note_wrong(wrong.digest, wrong.tokens)) forget_stored();
+  }
   if (said->host_file) {
     host_file_.forget();
   } else {
@@ -57,13 +59,13 @@ Unconfirmed Tiering::unconfirmed(bool all) const {
   out.host_file = host_file_.stays();
   purges_.list_unconfirmed(all, out);
   removals_.list_unconfirmed(out);
-  out.shared = wrong_shared_;
+  out.shared = device_.grafts.wrong();
   return out;
 }
 
 Tiering::UnconfirmedMark Tiering::unconfirmed_mark() const {
   return {.additions = purges_.additions() + removals_.additions(),
-          .wrong_shared_changes = wrong_shared_changes_,
+          .wrong_shared_changes = device_.grafts.wrong_changes(),
           .none_left = !removing(),
           .host_file_stays = host_file_.stays()};
 }

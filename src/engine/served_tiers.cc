@@ -41,11 +41,15 @@ std::string host_file(const ServedTierOptions& options) {
   return options.host_file + "." + rank_name(options);
 }
 
-// The first rank remembers for all.
-std::string purge_file(const ServedTierOptions& options) {
-  if (options.rank != 0) return {};
-  if (!options.purge_file.empty() || options.disk_directory.empty()) return options.purge_file;
-  return options.disk_directory + "/purges";
+// nullptr: there is none. The first rank remembers for all.
+Result<std::unique_ptr<PurgeFile>> open_purge_file(const ServedTierOptions& options) {
+  const bool is_own = options.purge_file.empty();
+  const bool is_wanted = !is_own || !options.disk_directory.empty();
+  if (options.rank != 0 || !is_wanted) return std::unique_ptr<PurgeFile>();
+  auto file =
+      PurgeFile::open(is_own ? options.disk_directory + "/purges" : options.purge_file, is_own);
+  if (!file.ok()) return named("--purge-file", file.error());
+  return file;
 }
 
 Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock) {
@@ -113,13 +117,11 @@ Result<std::unique_ptr<LowerTiers>> open_served_tiers(const ServedTierOptions& o
     return Error{ErrorCode::kInvalidArgument,
                  "--purge-file needs --disk, --remote or --host-bytes"};
   }
+  // Before memory is touched, of which there may be much.
+  STEMMA_ASSIGN_OR_RETURN(auto purges, open_purge_file(options));
   auto tiers = TierStack::open(stack, device, std::move(stores), threads, clock, windowed_or_null);
   if (!tiers.ok()) return named("--host-bytes", tiers.error());
-  if (const std::string path = purge_file(options); !path.empty()) {
-    auto file = PurgeFile::open(path, /*is_own=*/options.purge_file.empty());
-    if (!file.ok()) return named("--purge-file", file.error());
-    (*tiers)->set_purge_file(std::move(file).value());
-  }
+  (*tiers)->set_purge_file(std::move(purges));
   return std::unique_ptr<LowerTiers>(std::move(tiers).value());
 }
 
