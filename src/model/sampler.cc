@@ -275,9 +275,7 @@ TokenId Sampler::draw_unordered(double min_weight, double unit) {
 TokenId Sampler::draw_of_few(const TokenChoice& choice) {
   const std::span<TokenId> ranked = gather_top_k(choice.top_k);
   std::sort(ranked.begin(), ranked.end(), MoreLikely{weights_});
-  const auto weight_at = [&](std::size_t rank) {
-    return weights_[static_cast<std::size_t>(ranked[rank])];
-  };
+  const auto weight_at = [&](std::size_t rank) { return weight_of(ranked[rank]); };
   double total = 0;
   for (std::size_t i = 0; i < ranked.size(); ++i) total += weight_at(i);
   double kept_weight = 0;

@@ -45,10 +45,11 @@ void RadixPrefixCache::follow(NamespaceId ns, const PrefixLock& held) {
 
 void RadixPrefixCache::follow(NamespaceId ns, NamespaceId other, std::span<const TokenId> text) {
   if (log_or_null_ == nullptr || grafts_.after(ns).has_value()) return;
-  PageKey last = PageKeyHasher::root(digest(other));
+  PageKeyChain chain(digest(other));
+  PageKey last;
   const auto size = static_cast<std::size_t>(page_size());
   for (auto rest = text; !rest.empty(); rest = rest.subspan(size)) {
-    last = key_hasher_.next(last, rest.first(size));
+    last = chain.append(rest.first(size));
   }
   const bool found = probe(other, text).matched_tokens == std::ssize(text);
   grafts_.set_after(ns, last, found);
