@@ -213,7 +213,7 @@ endfunction()
 # The page that `stemma serve` shows in a browser (src/server/page/), as a source of the server. Nothing but CMake is needed.
 function(stemma_page)
   set(folder ${CMAKE_SOURCE_DIR}/src/server/page)
-  set(names index.html icon.svg page.css page.js tree.js chat.js)
+  set(names index.html icon.svg page.css page.js parts.js tree.js chat.js)
   list(TRANSFORM names PREPEND ${folder}/ OUTPUT_VARIABLE files)
   set(script ${CMAKE_SOURCE_DIR}/cmake/EmbedFiles.cmake)
   set(source ${CMAKE_BINARY_DIR}/page_files.cc)

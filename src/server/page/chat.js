@@ -1,7 +1,7 @@
 // A chat with the model, and for each answer what the cache did for it. The whole conversation is sent each time, as
 // clients do: that is what the cache is for.
 
-import { bar, count, element, headers, seconds } from "./page.js";
+import { bar, count, element, headers, seconds } from "./parts.js";
 
 const $ = (id) => document.getElementById(id);
 let conversation = [];

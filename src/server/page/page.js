@@ -1,5 +1,6 @@
 // What the page shows of the server: asks it once a second while somebody looks.
 
+import { Refused, bar, count, element, get, seconds, setKey } from "./parts.js";
 import { showTree, showNode } from "./tree.js";
 import { startChat } from "./chat.js";
 
@@ -8,62 +9,13 @@ const kSources = ["device", "host", "disk", "remote", "computed"];
 const kSamples = 60; // the chart's bars
 const kSampleSeconds = 2;
 
-// Kept for this tab alone, and gone with it.
-const kKey = "stemma-key";
-export const headers = () => {
-  const key = sessionStorage.getItem(kKey);
-  return key === null ? {} : { authorization: `Bearer ${key}` };
-};
-
-export function element(tag, className = "", text = "") {
-  const made = document.createElement(tag);
-  if (className !== "") made.className = className;
-  if (text !== "") made.textContent = text;
-  return made;
-}
-
-export const count = (number) => number.toLocaleString("en", { maximumFractionDigits: 0 });
 const share = (part, whole) => (whole === 0 ? "–" : `${Math.round((100 * part) / whole)} %`);
-
-export function seconds(s) {
-  return s < 1 ? `${Math.round(1000 * s)} ms` : s < 100 ? `${s.toFixed(1)} s` : `${Math.round(s)} s`;
-}
 
 function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let i = 0;
   for (; bytes >= 1024 && i + 1 < units.length; ++i) bytes /= 1024;
   return `${bytes < 10 && i > 0 ? bytes.toFixed(1) : Math.round(bytes)} ${units[i]}`;
-}
-
-class Refused extends Error {
-  constructor(status) {
-    super(`the server answered ${status}`);
-    this.status = status;
-  }
-}
-
-export async function get(path) {
-  const response = await fetch(path, { headers: headers(), cache: "no-store" });
-  if (!response.ok) throw new Refused(response.status);
-  return response.json();
-}
-
-// A bar of parts: [[class, amount], ...] of a whole. With a name it is a picture, without it is hidden from readers.
-export function bar(parts, whole, name = "") {
-  const made = element("div", "bar");
-  if (name === "") made.setAttribute("aria-hidden", "true");
-  else {
-    made.setAttribute("role", "img");
-    made.setAttribute("aria-label", name);
-  }
-  for (const [className, amount] of parts) {
-    if (amount <= 0 || whole <= 0) continue;
-    const part = element("i", className);
-    part.style.width = `${(100 * amount) / whole}%`;
-    made.append(part);
-  }
-  return made;
 }
 
 function tier(name, className, text, parts, whole) {
@@ -201,7 +153,7 @@ async function run() {
 
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem(kKey, $("key").value.trim());
+  setKey($("key").value.trim());
   $("key").value = "";
   waitsForKey = false;
 });

@@ -1,7 +1,7 @@
 // The cached prefixes as a tree that a keyboard and a screen reader can walk (the tree pattern of WAI-ARIA). It is made
 // anew with each answer of the server; what is folded, chosen and focused stays, by the nodes' names.
 
-import { count, element, get } from "./page.js";
+import { count, element, get } from "./parts.js";
 
 const tree = document.getElementById("tree");
 const folded = new Set();
