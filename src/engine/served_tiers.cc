@@ -20,6 +20,9 @@ Error named(std::string_view flag, const Error& error) {
   return {error.code, std::string(flag) + ": " + error.detail, error.sys_errno};
 }
 
+// What servers that do not answer may add to a start.
+constexpr std::int64_t kGreetUsMax = 500'000;
+
 using Stores = std::vector<std::unique_ptr<PageStore>>;
 
 // What the rank's frames are kept under; empty where there is one rank.
@@ -73,6 +76,7 @@ Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock)
     remote.part = rank_name(options);
     auto store = RedisPageStore::open(remote, clock);
     if (!store.ok()) return named("--remote", store.error());
+    (*store)->greet(clock.now_us() + kGreetUsMax);
     stores.push_back(std::move(store).value());
   }
   return stores;

@@ -71,11 +71,15 @@ RedisCommand* RedisLane::run(std::span<RedisCommand> commands, std::int64_t dead
     run_round(errands, deadline_us);
     std::erase_if(errands, [this](Errand& errand) { return !try_redirect(errand); });
   }
+  count_open_breakers();
+  return too_long_;
+}
+
+void RedisLane::count_open_breakers() {
   const auto open = std::count_if(nodes_.begin(), nodes_.end(), [](const auto& node) {
     return node->breaker.state() != Breaker::State::kClosed;
   });
   open_breakers_.store(open);
-  return too_long_;
 }
 
 std::vector<RedisEndpoint> RedisLane::ask_primaries(std::int64_t deadline_us) {
@@ -108,6 +112,7 @@ void RedisLane::run_at(const RedisEndpoint& server, std::span<RedisCommand> comm
   }
   Node* const node = find_or_add(server);
   if (node != nullptr && !all.empty()) serve(*node, all, deadline_us);
+  count_open_breakers();
 }
 
 RedisLane::Node* RedisLane::node_of(const RedisCommand& command) {

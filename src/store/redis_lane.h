@@ -100,6 +100,7 @@ class RedisLane {
   // An operation on the node went wrong: counts it, tells the breaker, drops the connection.
   void note_failure(Node& node, const Error& error, bool trip);
   void report(const RedisEndpoint& endpoint, std::string_view error);
+  void count_open_breakers();
 
   const RedisLaneOptions options_;
   RedisCounters& counters_;

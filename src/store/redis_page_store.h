@@ -10,10 +10,10 @@
 //   - what has a wrong length or tag, or is no string, is a miss, and `read` removes it likewise
 //     before it returns: its caller never sees the bytes that it would have to name.
 //
-// It says GET, SET, TOUCH, EVAL and PING; to remove and to purge INFO, and WAIT where a server has
-// replicas; to purge SCAN, GETRANGE and UNLINK, and in a cluster CLUSTER NODES; where they are
-// needed AUTH, SELECT, ROLE, ASKING and CLUSTER SLOTS; to sentinels SENTINEL and PING. An ACL must
-// allow these, for `stemma:*`.
+// It says GET, SET, TOUCH, EVAL and PING; to greet, to remove and to purge INFO, and WAIT where a
+// server has replicas; to purge SCAN, GETRANGE and UNLINK, and in a cluster CLUSTER NODES; where
+// they are needed AUTH, SELECT, ROLE, ASKING and CLUSTER SLOTS; to sentinels SENTINEL and PING. An
+// ACL must allow these, for `stemma:*`.
 //
 // A server that is down, slow or mad is a miss (I9): one deadline covers a call, and a breaker a
 // server keeps later calls from waiting. The servers are not asked anything before the first call.
@@ -87,6 +87,11 @@ class RedisPageStore final : public PageStore {
   // kUnsupported, of the URL. `clock` must outlive the store.
   static Result<std::unique_ptr<RedisPageStore>> open(const RedisPageStoreOptions& options,
                                                       const Clock& clock);
+
+  // Says in the log what servers there are, how much they may hold and what they give up for more;
+  // warns of those that do not answer, may hold anything, or take no more pages when they are full.
+  // At most a connect timeout where none is there. Need not be called; belongs to the lane of read.
+  void greet(std::int64_t deadline_us);
 
   Tier tier() const override { return Tier::kRemote; }
   std::string_view name() const override { return "redis"; }
@@ -199,6 +204,7 @@ class RedisPageStore final : public PageStore {
                                      std::int64_t deadline_us);
   Error purge_error(std::int64_t deadline_us) const;
   void send_descriptions(std::int64_t deadline_us);
+  bool gives_up_pages(std::string_view eviction) const;
 
   const Clock& clock_;
   const std::int64_t operation_us_max_;

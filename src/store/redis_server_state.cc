@@ -72,6 +72,9 @@ std::optional<RedisServerState> server_state(const RedisCommand& answered) {
   state.written = number_of(value_of(info, "master_repl_offset"));
   state.replicas = number_of(value_of(info, "connected_slaves"));
   state.replicas_have = state.written;
+  const std::string_view room = value_of(info, "maxmemory");
+  if (!room.empty()) state.room_bytes = number_of(room);
+  state.eviction = value_of(info, "maxmemory_policy");
   for (std::int64_t i = 0; i < state.replicas; ++i) {
     const std::int64_t offset = offset_of(value_of(info, "slave" + std::to_string(i)));
     state.replicas_have = std::min(state.replicas_have, offset);

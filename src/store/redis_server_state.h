@@ -29,6 +29,10 @@ struct RedisServerState {
   // How many replicas are connected to it, and how far the one that has least of that has come.
   std::int64_t replicas = 0;
   std::int64_t replicas_have = 0;
+  // Bytes that it may hold, 0: as many as there are; and what it gives up for more, in its own word
+  // ("allkeys-lru"). Nothing and empty: it does not say.
+  std::optional<std::int64_t> room_bytes;
+  std::string eviction;
 
   bool replicas_follow(std::int64_t bytes) const { return replicas == 0 || replicas_have >= bytes; }
 };

@@ -56,6 +56,14 @@ TEST(RedisServerState, ALifeIsAProcessAndTheReplicationThatFedIt) {
   EXPECT_EQ(state_of("").life, "");
 }
 
+TEST(RedisServerState, WhatItMayHoldAndGivesUpIsInItsOwnWords) {
+  const RedisServerState state =
+      state_of("# Memory\r\nmaxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\n");
+  EXPECT_EQ(state.room_bytes, 1000);
+  EXPECT_EQ(state.eviction, "allkeys-lru");
+  EXPECT_FALSE(state_of("# Server\r\n").room_bytes.has_value());
+}
+
 TEST(RedisServerState, AnErrorSaysNothing) {
   RedisCommand question = server_state_question();
   EXPECT_FALSE(server_state(question).has_value()) << "nor does silence";
