@@ -114,6 +114,8 @@ constexpr Help kHelp[] = {
     {"stemma_disk_corrupt_pages_total", "Pages of the disk found to be wrong"},
     {"stemma_disk_failed_reads_total", "Reads of the disk that failed"},
     {"stemma_disk_written_pages_total", "Pages written to disk"},
+    {"stemma_disk_written_bytes_total",
+     "Bytes written to disk: pages, the index, what overwrites purged pages"},
     {"stemma_disk_refused_pages_total", "Pages that the disk had no room for"},
     {"stemma_disk_failed_writes_total", "Writes to disk that failed"},
     {"stemma_disk_evicted_pages_total", "Pages evicted from disk"},

@@ -218,7 +218,7 @@ Status DirectoryFiles::sync_directory(std::int64_t deadline_us) {
               deadline_us);
 }
 
-void DirectoryFiles::write(std::span<DiskWrite> writes, std::int64_t deadline_us) {
+void DirectoryFiles::write_all(std::span<DiskWrite> writes, std::int64_t deadline_us) {
   std::vector<DiskTransfer> transfers(writes.size());
   for (std::size_t i = 0; i < writes.size(); ++i) {
     transfers[i].descriptor = descriptor_of(writes[i].file);

@@ -56,7 +56,6 @@ class DirectoryFiles final : public DiskFiles {
   Status remove(const std::string& name, std::int64_t deadline_us) override;
   Status sync(DiskFileId file, std::int64_t deadline_us) override;
   Status sync_directory(std::int64_t deadline_us) override;
-  void write(std::span<DiskWrite> writes, std::int64_t deadline_us) override;
   void read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) override;
   std::int64_t overdue(DiskLane lane) override;
   void close(DiskFileId file) override;
@@ -64,6 +63,7 @@ class DirectoryFiles final : public DiskFiles {
   std::int64_t wall_time_s() override;
 
  private:
+  void write_all(std::span<DiskWrite> writes, std::int64_t deadline_us) override;
   DirectoryFiles(std::string directory, bool exclusive)
       : directory_(std::move(directory)), exclusive_(exclusive) {}
   Status open_directory(bool create);

@@ -5,12 +5,13 @@
 // writes, creates, removes and syncs on the other. An operation that has not ended by its deadline
 // is given up: it may still take effect at any later time, but never touches a caller's memory.
 //
-// Thread:     one thread a lane; size_bytes from both.
+// Thread:     one thread a lane; size_bytes from both; written_bytes from any.
 // Memory:     callers' bytes are used during a call only.
 // Cost:       that of the system's operations.
 // Not here:   what the files mean (disk_slabs, disk_index).
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -90,7 +91,12 @@ class DiskFiles {
   // So do names that were created, changed and removed.
   virtual Status sync_directory(std::int64_t deadline_us) = 0;
   // Writes, in any order, each with its outcome.
-  virtual void write(std::span<DiskWrite> writes, std::int64_t deadline_us) = 0;
+  void write(std::span<DiskWrite> writes, std::int64_t deadline_us) {
+    for (const DiskWrite& write : writes) written_bytes_ += std::ssize(write.bytes);
+    write_all(writes, deadline_us);
+  }
+  // Of all writes so far, whatever became of them: what wears the disk.
+  std::int64_t written_bytes() const noexcept { return written_bytes_; }
 
   // On the lane that is named: reads, in any order, each with its outcome.
   virtual void read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) = 0;
@@ -104,6 +110,11 @@ class DiskFiles {
 
   // Seconds since 1970, to show ages to people; nothing is decided by it.
   virtual std::int64_t wall_time_s() = 0;
+
+ private:
+  virtual void write_all(std::span<DiskWrite> writes, std::int64_t deadline_us) = 0;
+
+  std::atomic<std::int64_t> written_bytes_ = 0;
 };
 
 }  // namespace stemma

@@ -240,6 +240,7 @@ void DiskPageStore::visit_metrics(MetricVisitor& visitor) const {
   visitor.counter("stemma_disk_corrupt_pages_total", counters_.corrupt_pages);
   visitor.counter("stemma_disk_failed_reads_total", counters_.failed_reads);
   visitor.counter("stemma_disk_written_pages_total", counters_.written_pages);
+  visitor.counter("stemma_disk_written_bytes_total", files_->written_bytes());
   visitor.counter("stemma_disk_refused_pages_total", counters_.refused_pages);
   visitor.counter("stemma_disk_failed_writes_total", counters_.failed_writes);
   visitor.counter("stemma_disk_evicted_pages_total", counters_.evicted_pages);

@@ -38,6 +38,19 @@ TEST(DiskPageStore, FindsWhatWasStored) {
   EXPECT_EQ(f.metric("written_pages_total"), 5);
 }
 
+// Its pages' and the index's, so that the wear of the disk can be told.
+TEST(DiskPageStore, CountsAllBytesThatItWrites) {
+  DiskStoreFixture f(1);
+  ASSERT_TRUE(f.open());
+  const auto pages = make_pages(small_format(), 1, 5);
+  const auto frame = static_cast<std::int64_t>(frame_bytes(small_format()));
+  const std::int64_t before = f.metric("written_bytes_total");
+  EXPECT_THAT(f.put_all(pages), Each(PageVerdict::kDone));
+  const std::int64_t written = f.metric("written_bytes_total") - before;
+  EXPECT_GT(written, 5 * frame);
+  EXPECT_LT(written, 6 * frame);
+}
+
 TEST(DiskPageStore, OpensWarm) {
   DiskStoreFixture f(2);
   ASSERT_TRUE(f.open());

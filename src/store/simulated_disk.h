@@ -195,24 +195,6 @@ class SimulatedFiles final : public DiskFiles {
     return run(DiskVerb::kSyncDirectory, deadline_us,
                [&disk = disk_] { disk.name_history_ = {disk.names_}; });
   }
-  void write(std::span<DiskWrite> writes, std::int64_t deadline_us) override {
-    for (DiskWrite& write : writes) {
-      SimulatedDisk::File& target = of(write.file);
-      const auto offset = static_cast<std::size_t>(write.offset_bytes);
-      const std::size_t end = offset + write.bytes.size();
-      if (end > target.now.size() && !fits(static_cast<std::int64_t>(end - target.now.size()))) {
-        write.outcome = DiskOutcome::kFailed;
-        write.sys_errno = disk_.faults.full_errno;
-        continue;
-      }
-      const std::vector<std::byte> bytes(write.bytes.begin(), write.bytes.end());
-      const Status status = run(DiskVerb::kWrite, deadline_us, [&target, offset, end, bytes] {
-        if (end > target.now.size()) target.now.resize(end);
-        std::ranges::copy(bytes, target.now.begin() + static_cast<std::ptrdiff_t>(offset));
-      });
-      set_outcome(status, write.outcome, write.sys_errno);
-    }
-  }
   void read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) override {
     lane_ = lane;
     for (DiskRead& read : reads) {
@@ -230,6 +212,24 @@ class SimulatedFiles final : public DiskFiles {
   std::int64_t wall_time_s() override { return disk_.wall_time_s; }
 
  private:
+  void write_all(std::span<DiskWrite> writes, std::int64_t deadline_us) override {
+    for (DiskWrite& write : writes) {
+      SimulatedDisk::File& target = of(write.file);
+      const auto offset = static_cast<std::size_t>(write.offset_bytes);
+      const std::size_t end = offset + write.bytes.size();
+      if (end > target.now.size() && !fits(static_cast<std::int64_t>(end - target.now.size()))) {
+        write.outcome = DiskOutcome::kFailed;
+        write.sys_errno = disk_.faults.full_errno;
+        continue;
+      }
+      const std::vector<std::byte> bytes(write.bytes.begin(), write.bytes.end());
+      const Status status = run(DiskVerb::kWrite, deadline_us, [&target, offset, end, bytes] {
+        if (end > target.now.size()) target.now.resize(end);
+        std::ranges::copy(bytes, target.now.begin() + static_cast<std::ptrdiff_t>(offset));
+      });
+      set_outcome(status, write.outcome, write.sys_errno);
+    }
+  }
   SimulatedDisk::File& of(DiskFileId file) { return *disk_.files_[file.index()]; }
   bool fits(std::int64_t more_bytes) {
     return disk_.used_bytes() + more_bytes <= disk_.faults.space_bytes;

@@ -56,7 +56,16 @@ class KillingFiles final : public DiskFiles {
   Status sync_directory(std::int64_t deadline_us) override {
     return at("sync_directory", [&] { return inner_->sync_directory(deadline_us); });
   }
-  void write(std::span<DiskWrite> writes, std::int64_t deadline_us) override {
+  void read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) override {
+    inner_->read(lane, reads, deadline_us);
+  }
+  std::int64_t overdue(DiskLane lane) override { return inner_->overdue(lane); }
+  void close(DiskFileId file) override { inner_->close(file); }
+  std::int64_t size_bytes(DiskFileId file) override { return inner_->size_bytes(file); }
+  std::int64_t wall_time_s() override { return inner_->wall_time_s(); }
+
+ private:
+  void write_all(std::span<DiskWrite> writes, std::int64_t deadline_us) override {
     if (writes.empty()) return;
     const bool direct = direct_[writes[0].file.index()];
     const std::string operation = direct ? "write_slab" : "write_index";
@@ -70,15 +79,6 @@ class KillingFiles final : public DiskFiles {
     });
     ignore_error(written, "each write has its outcome");
   }
-  void read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) override {
-    inner_->read(lane, reads, deadline_us);
-  }
-  std::int64_t overdue(DiskLane lane) override { return inner_->overdue(lane); }
-  void close(DiskFileId file) override { inner_->close(file); }
-  std::int64_t size_bytes(DiskFileId file) override { return inner_->size_bytes(file); }
-  std::int64_t wall_time_s() override { return inner_->wall_time_s(); }
-
- private:
   bool chosen(const std::string& operation) const {
     return operation == point_.operation && point_.countdown == 0;
   }
