@@ -39,6 +39,7 @@
 namespace stemma {
 
 class AdapterLease;
+class AdapterNames;
 class Clock;
 class ConstraintQueue;
 class EngineGhosts;
@@ -166,14 +167,13 @@ class Engine {
   // follows. REQUIRES: one of these reasons.
   std::optional<RequestStats> stop(RequestId id, FinishReason reason = FinishReason::kStop);
 
-  // Copies what is cached to lower tiers, as far as it is not there, and waits for it, `time` at
-  // most: so that the next engine finds it. Where host memory has a file, writes it then. Nothing
-  // where there are none. A step that is under way is waited for; what requests hold that have not
-  // ended is left out.
+  // Copies what is cached to lower tiers, if there are any, as far as it is not there, and waits
+  // for it, `time` at most; where host memory has a file, writes it then. A step that is under way
+  // is waited for; what requests hold that have not ended is left out.
   void settle(std::chrono::microseconds time);
 
-  // See KvCache. Between steps.
-  void drain_kv_events(PrefixEventSink& sink) { kv_->drain_events(sink); }
+  // See KvCache; with the names of adapters. Between steps.
+  void drain_kv_events(PrefixEventSink& sink);
   void resend_kv_events() { kv_->resend_events(); }
 
   // What the device and the tiers have of `tokens` now, and the cached text that is nearest to
@@ -190,9 +190,9 @@ class Engine {
   // Requests that have not ended, running ones first. Between steps. Allocates.
   std::vector<RequestLease> leases() const;
 
-  // Forgets what is cached of these families of namespaces, of all where none is named, in every
-  // tier: see KvCache::purge. Requests that run go on and publish nothing any more; those that wait
-  // are computed afresh, and so is one that runs and is preempted. Between steps.
+  // Forgets what is cached of these families of namespaces, of all where none is named: see
+  // KvCache::purge. Requests that run go on and publish nothing any more; those that wait are
+  // computed afresh, and so is one that runs and is preempted. Between steps.
   Result<PurgeId> purge(std::span<const NamespaceFamily> families);
   std::optional<PurgeReport> purge_report(PurgeId id) const { return kv_->purge_report(id); }
 
@@ -206,8 +206,7 @@ class Engine {
   const KvCache& kv() const noexcept { return *kv_; }
   const EngineOptions& options() const noexcept { return options_; }
 
-  // The totals as counters, and what ghosts of the cache found as gauges (engine/engine_ghosts).
-  // Between steps.
+  // The totals as counters, what ghosts of the cache found as gauges. Between steps.
   void visit_metrics(MetricVisitor& visitor) const;
   // What other sizes and policies would have been worth: "device +2 GiB: +6.1 points". Empty where
   // nothing was looked up, or nothing is watched. Between steps.
@@ -283,6 +282,7 @@ class Engine {
   std::unique_ptr<EngineGhosts> ghosts_or_null_;
   std::unique_ptr<ShadowAudit> audit_or_null_;
   std::unique_ptr<ConstraintQueue> constraints_;
+  std::unique_ptr<AdapterNames> adapter_names_;
   std::vector<RequestExtra> extras_;
   std::vector<Request*> forked_;      // off the request whose logits are looked at
   std::vector<TokenChoice> choices_;  // of the step that is started

@@ -182,6 +182,7 @@ struct PrefixEvent {
   NamespaceDigest digest;
   std::optional<PageKey> parent;    // of the first page; nullopt: the text begins with it
   std::span<const TokenId> tokens;  // of all the pages, as many each
+  std::string_view adapter = {};    // it was computed with, where an Engine tells; empty: none
 };
 
 // Takes the changes of a cache, in their order. Whoever applies each of them finds what the cache

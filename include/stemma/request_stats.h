@@ -93,6 +93,7 @@ struct RequestLease {
   std::int64_t pages = 0;         // of the device
   std::int64_t shared_pages = 0;  // of these, those that others can find
   std::int64_t preemptions = 0;
+  std::string adapter = {};  // its name; empty: none
 };
 
 // What the cache has of a text, for people.

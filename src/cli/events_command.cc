@@ -66,6 +66,7 @@ class EventPrinter final : public EventBatchSink {
       if (event.parent.has_value()) line["parent"] = to_hex(event.parent->bytes());
       line["tokens"] = event.tokens;
       line["page_size"] = event.page_size;
+      if (!event.adapter.empty()) line["adapter"] = event.adapter;
       if (!event.namespace_digest.empty()) line["namespace"] = event.namespace_digest;
     }
     if (!event.medium.empty()) line["medium"] = event.medium;

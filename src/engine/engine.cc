@@ -14,6 +14,7 @@
 #include "base/math.h"
 #include "base/prng.h"
 #include "cache/load_costs.h"
+#include "engine/adapter_names.h"
 #include "engine/constraint_queue.h"
 #include "engine/engine_ghosts.h"
 #include "engine/inbox.h"
@@ -122,6 +123,8 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
       audit_or_null_(std::move(own.audit_or_null)),
       constraints_(std::make_unique<ConstraintQueue>(
           static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max))),
+      adapter_names_(
+          std::make_unique<AdapterNames>(static_cast<std::size_t>(options.kv.namespaces_max))),
       extras_(static_cast<std::size_t>(options.kv.requests_max + options.scheduler.waiting_max)) {
   forked_.reserve(static_cast<std::size_t>(kCopiesMax));
   assume_role(engine_thread);
@@ -140,6 +143,11 @@ Engine::Engine(const EngineOptions& options, const EngineParts& parts, Own own)
 }
 
 Engine::~Engine() = default;
+
+void Engine::drain_kv_events(PrefixEventSink& sink) {
+  NamedEvents named(*adapter_names_, sink);
+  kv_->drain_events(named);
+}
 
 void Engine::wait_for_work(std::chrono::microseconds time) {
   inbox_->wait(time);
@@ -211,6 +219,11 @@ struct Engine::Entry {
 
 void Engine::admit(InboxMessage message) {
   RequestSpec& spec = *message.spec;
+  if (message.adapter && options_.kv.events_pages_max > 0) {
+    const std::string& name = message.adapter.identity().name;
+    adapter_names_->note(spec.namespace_digest, name);
+    if (spec.shared_prefix.has_value()) adapter_names_->note(spec.shared_prefix->digest, name);
+  }
   const std::uint64_t seed = *spec.sampling.seed;
   const auto entry = [&](std::vector<TokenId>& prompt, std::uint64_t own_seed) {
     return Entry{message.adapter, std::move(prompt), message.distinct_prompt, own_seed,

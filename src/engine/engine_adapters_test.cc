@@ -72,6 +72,25 @@ TEST_F(EngineAdaptersTest, AreFoundInLowerTiersAndByTheNextEngineUnderAnyName) {
   EXPECT_EQ(ask_with("other", prompt_).brought.total(), 28);
 }
 
+TEST_F(EngineAdaptersTest, WhatIsCachedIsToldWithTheName) {
+  struct Told final : PrefixEventSink {
+    void take(const PrefixEvent& event) override {
+      if (event.kind == PrefixEvent::Kind::kStored) adapters.emplace_back(event.adapter);
+    }
+    std::vector<std::string> adapters;
+  } told;
+  options_.kv.events_pages_max = 100;
+  options_.shadow_audit_percent = 0;
+  open();
+  for (const char* adapter : {"", "first", "second"}) {
+    told.adapters.clear();
+    ask_with(adapter, prompt_);
+    engine_->drain_kv_events(told);
+    EXPECT_THAT(told.adapters, ::testing::Each(adapter));
+    EXPECT_FALSE(told.adapters.empty());
+  }
+}
+
 TEST_F(EngineAdaptersTest, MixInABatch) {
   options_.shadow_audit_percent = 0;
   open();

@@ -138,11 +138,13 @@ std::vector<RequestLease> Engine::leases() const {
                           .computed_tokens = request->computed_tokens,
                           .output_tokens = request->generated_tokens(),
                           .preemptions = request->preemptions};
+    const AdapterLease& adapter = extra_of(*request).adapter;
+    if (adapter) lease.adapter = adapter.identity().name;
     if (request->sequence.valid()) {
       lease.pages = std::ssize(request->sequence.pages());
       lease.shared_pages = request->sequence.published_tokens() / kv_->page_size();
     }
-    leases.push_back(lease);
+    leases.push_back(std::move(lease));
   };
   for (const Request* request : scheduler_->requests_in_flight()) add(request);
   for (const Request* request : scheduler_->waiting_requests()) add(request);

@@ -10,7 +10,8 @@ void EventBuffer::take(const PrefixEvent& event) {
   const std::size_t pages = event.keys.size();
   const std::size_t page_size = pages == 0 ? 0 : event.tokens.size() / pages;
   STEMMA_CHECK(event.tokens.size() == pages * page_size, "what is stored is whole pages");
-  entries_.push_back({event.kind, pages, page_size, event.digest, event.parent});
+  entries_.push_back(
+      {event.kind, pages, page_size, event.digest, event.parent, std::string(event.adapter)});
   keys_.insert(keys_.end(), event.keys.begin(), event.keys.end());
   tokens_.insert(tokens_.end(), event.tokens.begin(), event.tokens.end());
 }
@@ -25,6 +26,7 @@ void EventBuffer::for_each(std::int64_t places_max,
     event.kind = entry.kind;
     event.digest = entry.digest;
     event.parent = entry.parent;
+    event.adapter = entry.adapter;
     const std::size_t most =
         std::max<std::size_t>(static_cast<std::size_t>(places_max) / (entry.page_size + 8), 1);
     std::size_t left = entry.pages;

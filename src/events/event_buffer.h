@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -41,6 +42,7 @@ class EventBuffer final : public PrefixEventSink {
     std::size_t page_size = 0;
     NamespaceDigest digest;
     std::optional<PageKey> parent;
+    std::string adapter = {};
   };
 
   std::vector<Entry> entries_;

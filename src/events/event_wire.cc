@@ -22,16 +22,19 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kStored = "BlockStored";
 constexpr std::string_view kRemoved = "BlockRemoved";
 constexpr std::string_view kCleared = "AllBlocksCleared";
-// A hash takes 34 bytes at most. What stands around hashes and tokens takes 216, names and digest
-// included, or 68 without them, and the medium.
+// A hash takes 34 bytes at most. What stands around hashes and tokens takes 231, names and digest
+// included, or 73 without them, and the medium and the adapter's name.
 constexpr std::int64_t kPlacesOfHash = 8;
-constexpr std::int64_t kPlacesByName = 44;
-constexpr std::int64_t kPlacesByPosition = 14;
+constexpr std::int64_t kPlacesByName = 47;
+constexpr std::int64_t kPlacesByPosition = 15;
+
+std::int64_t places_of_text(std::string_view text) {
+  return ceil_div(std::ssize(text), std::ptrdiff_t{5});
+}
 
 std::int64_t event_places(const EventWireOptions& options) {
   const bool by_name = options.form == EventForm::kByName;
-  return (by_name ? kPlacesByName : kPlacesByPosition) +
-         ceil_div(std::ssize(options.medium), std::ptrdiff_t{5});
+  return (by_name ? kPlacesByName : kPlacesByPosition) + places_of_text(options.medium);
 }
 
 Json hash_value(const EventHash& hash, HashForm form) {
@@ -90,7 +93,8 @@ void EventWriter::add_stored(const PrefixEvent& event) {
   STEMMA_CHECK(!event.keys.empty() && event.tokens.size() % event.keys.size() == 0,
                "what is stored is whole pages");
   const auto page_size = static_cast<std::int64_t>(event.tokens.size() / event.keys.size());
-  places_ += std::ssize(event.tokens) + std::ssize(event.keys) * kPlacesOfHash;
+  places_ += std::ssize(event.tokens) + std::ssize(event.keys) * kPlacesOfHash +
+             places_of_text(event.adapter);
   Json hashes = hash_values(event.keys, options_.hashes);
   Json parent = nullptr;
   if (event.parent.has_value()) {
@@ -98,6 +102,8 @@ void EventWriter::add_stored(const PrefixEvent& event) {
   }
   Json tokens = Json::array();
   for (const TokenId token : event.tokens) tokens.push_back(token);
+  Json adapter = nullptr;
+  if (!event.adapter.empty()) adapter = event.adapter;
   if (options_.form == EventForm::kByName) {
     events_->list.push_back({{"type", kStored},
                              {"block_hashes", std::move(hashes)},
@@ -106,10 +112,12 @@ void EventWriter::add_stored(const PrefixEvent& event) {
                              {"block_size", page_size},
                              {"lora_id", nullptr},
                              {"medium", options_.medium},
+                             {"lora_name", std::move(adapter)},
                              {"namespace", to_hex(event.digest.bytes)}});
   } else {
     events_->list.push_back(Json::array({kStored, std::move(hashes), std::move(parent),
                                          std::move(tokens), page_size, nullptr, options_.medium}));
+    if (!adapter.is_null()) events_->list.back().push_back(std::move(adapter));
   }
 }
 
@@ -263,6 +271,7 @@ Status read_stored(const Json& event, WireEvent& stored) {
   STEMMA_RETURN_IF_ERROR(read_text(event, kStoredMedium, stored.medium));
   STEMMA_RETURN_IF_ERROR(read_number(event, kStoredGroup, stored.group));
   if (event.is_array()) return {};
+  STEMMA_RETURN_IF_ERROR(read_text(event, {"lora_name", 0}, stored.adapter));
   return read_text(event, {"namespace", 0}, stored.namespace_digest);
 }
 

@@ -1,18 +1,20 @@
 // The wire form of events: a batch in msgpack, as vLLM and SGLang publish it and routers read it.
 //
 //   batch        [seconds, events, data_parallel_rank]
-//   by position  ["BlockStored", hashes, parent, tokens, page_size, lora_id, medium]
+//   by position  ["BlockStored", hashes, parent, tokens, page_size, lora_id, medium, lora_name]
 //                ["BlockRemoved", hashes, medium]
 //                ["AllBlocksCleared"]
 //   by name      {"type": "BlockStored", "block_hashes", "parent_block_hash", "token_ids",
-//                 "block_size", "lora_id", "medium", "namespace"} and so on
+//                 "block_size", "lora_id", "medium", "lora_name", "namespace"} and so on
 //
 // Both forms are in use; routers of every age read the first, which is the default. The parent is
 // nil where a text begins; behind a prefix that everybody shares it is the last page of that, in
 // another namespace. Fields that stand behind in other servers' events have their defaults
 // here and are left out, as those servers do. "namespace" is Stemma's own: the digest that the
 // page's key is rooted in, in hexadecimal digits; who reads by name passes over what it does not
-// know. lora_id is nil: an adapter is part of the namespace.
+// know. lora_name is what clients call the adapter that the pages were computed with; nil where
+// there is none, or by position not there, where SGLang has something else. lora_id, its older
+// sister, is nil.
 //
 // The medium says where pages are: "GPU" is what routers count as at hand, whatever the device is.
 // Only what the device's tree finds is told of. A page that leaves the device is removed, though
@@ -92,6 +94,7 @@ struct WireEvent {
   std::vector<TokenId> tokens;   // none, or page_size a hash
   std::int64_t page_size = 0;    // tokens
   std::string namespace_digest;  // empty: not said
+  std::string adapter;           // empty: not said by name, or none
 };
 
 struct WireBatch {

@@ -93,6 +93,32 @@ TEST(EventWire, WhatIsWrittenIsRead) {
   }
 }
 
+// vLLM's own readers by name refuse what was stored without a lora_name; by position it stands
+// behind, where older ones pass over it.
+TEST(EventWire, TheAdapterOfWhatIsStoredIsTold) {
+  const std::vector<PageKey> keys = {key_of(0x01)};
+  const Tokens tokens = {7};
+  for (const std::string adapter : {"", "poet"}) {
+    const auto stored = [&](EventForm form) {
+      EventWriter writer({.form = form});
+      PrefixEvent event;
+      event.kind = PrefixEvent::Kind::kStored;
+      event.keys = keys;
+      event.tokens = tokens;
+      event.adapter = adapter;
+      writer.add(event);
+      return writer.finish(0);
+    };
+    const Bytes by_name = stored(EventForm::kByName);
+    EXPECT_EQ(Json::from_msgpack(by_name)[1][0]["lora_name"],
+              adapter.empty() ? Json() : Json(adapter));
+    EXPECT_EQ(read_event_batch(by_name)->events[0].adapter, adapter);
+    const Json by_position = Json::from_msgpack(stored(EventForm::kByPosition))[1][0];
+    EXPECT_EQ(by_position.size(), adapter.empty() ? 7u : 8u);
+    EXPECT_EQ(by_position.back(), adapter.empty() ? "GPU" : adapter);
+  }
+}
+
 // A batch is cut by its places: of many small events, too, it takes no more bytes than they say.
 TEST(EventWire, ABatchTakesFiveBytesAPlaceAtMost) {
   constexpr std::int64_t kBatchBytes = 32;  // its time, its rank and the count of its events
@@ -110,6 +136,7 @@ TEST(EventWire, ABatchTakesFiveBytesAPlaceAtMost) {
         if (kind == PrefixEvent::Kind::kStored) {
           event.tokens = tokens;
           event.parent = keys[0];
+          event.adapter = options.medium;
         }
         EventWriter writer(options);
         for (int i = 0; i < 1000; ++i) writer.add(event);

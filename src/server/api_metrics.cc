@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/digest.h"
+#include "base/wall_clock.h"
 #include "server/api_service.h"
 #include "stemma/version.h"
 
@@ -20,15 +21,17 @@ TemplateJson tier_json(const MetricValues& values, std::string_view tier) {
 }
 
 TemplateJson lease_json(const RequestLease& lease) {
-  return {{"state", lease.state},
-          {"age_ms", static_cast<double>(lease.age_us) / 1000},
-          {"prompt_tokens", lease.prompt_tokens},
-          {"computed_tokens", lease.computed_tokens},
-          {"output_tokens", lease.output_tokens},
-          {"pages", lease.pages},
-          {"shared_pages", lease.shared_pages},
-          {"preemptions", lease.preemptions},
-          {"engine_request", lease.id.value()}};
+  TemplateJson json = {{"state", lease.state},
+                       {"age_ms", static_cast<double>(lease.age_us) / 1000},
+                       {"prompt_tokens", lease.prompt_tokens},
+                       {"computed_tokens", lease.computed_tokens},
+                       {"output_tokens", lease.output_tokens},
+                       {"pages", lease.pages},
+                       {"shared_pages", lease.shared_pages},
+                       {"preemptions", lease.preemptions},
+                       {"engine_request", lease.id.value()}};
+  if (!lease.adapter.empty()) json["adapter"] = lease.adapter;
+  return json;
 }
 
 TemplateJson times_json(const StepHistogram& times) {
@@ -37,20 +40,34 @@ TemplateJson times_json(const StepHistogram& times) {
 
 }  // namespace
 
+// None where nobody asks for it, or there are none.
+std::optional<MetricsSource::Adapters> ApiService::adapters_in_use(const Engine& engine) const {
+  const std::size_t loaded = preparation_.adapter_names().size();
+  if (!options_.metrics_compat.vllm || loaded == 0) return std::nullopt;
+  MetricsSource::Adapters adapters = {.loaded = loaded, .seconds = wall_clock_seconds()};
+  for (const RequestLease& lease : engine.leases()) {
+    if (lease.adapter.empty()) continue;
+    (lease.state == "waiting" ? adapters.waiting : adapters.running).insert(lease.adapter);
+  }
+  return adapters;
+}
+
 void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
   ask(exchange, [this, exchange](Engine& engine) {
     MetricsText text;
     MetricValues values;
     engine.visit_metrics(text);
     engine.visit_metrics(values);
-    http_->post([this, exchange, text = std::move(text), values = std::move(values)]() mutable {
+    auto adapters = adapters_in_use(engine);
+    http_->post([this, exchange, text = std::move(text), values = std::move(values),
+                 adapters = std::move(adapters)]() mutable {
       http_->visit_metrics(text);
       if (events_or_null_ != nullptr) events_or_null_->visit_metrics(text);
       text.gauge("stemma_answers_in_flight", open_answers());
       tally_.write(text);
       const MetricsSource source = {
           values, tally_, options_.model_name,
-          output_rate_.per_second(loop_->output_tokens(), clock_.now_us())};
+          output_rate_.per_second(loop_->output_tokens(), clock_.now_us()), std::move(adapters)};
       if (options_.metrics_compat.vllm) write_vllm_metrics(source, text);
       if (options_.metrics_compat.sglang) write_sglang_metrics(source, text);
       answer(exchange, {.content_type = std::string(kMetricsContentType), .body = text.text()});

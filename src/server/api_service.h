@@ -213,6 +213,7 @@ class ApiService final : public HttpService {
   TemplateJson model_json(std::string_view name) const;
   std::string fresh_id(std::string_view prefix);
   void note_end(const Exchange& exchange, int status);
+  std::optional<MetricsSource::Adapters> adapters_in_use(const Engine& engine) const;
 
   ServedModel& model_;  // between two steps, but for what any thread may ask
   ApiOptions options_;

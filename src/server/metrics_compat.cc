@@ -1,5 +1,8 @@
 #include "server/metrics_compat.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <string>
 #include <utility>
 
@@ -64,6 +67,20 @@ void write_vllm_requests(const AnswerTally& answers, MetricsText& text, Labelled
   }
 }
 
+// Routers send a request to where its adapter is at work: they read names from labels, and which of
+// two lines is the newer one from the value.
+void write_vllm_adapters(const MetricsSource::Adapters& adapters, MetricsText& text) {
+  const auto names = [](const std::set<std::string>& all) {
+    return fmt::format("{}", fmt::join(all, ","));
+  };
+  text.begin("gauge", "vllm:lora_requests_info");
+  text.sample("vllm:lora_requests_info",
+              label("max_lora", std::to_string(adapters.loaded)) + "," +
+                  label("running_lora_adapters", names(adapters.running)) + "," +
+                  label("waiting_lora_adapters", names(adapters.waiting)),
+              adapters.seconds);
+}
+
 }  // namespace
 
 void write_vllm_metrics(const MetricsSource& source, MetricsText& text) {
@@ -87,6 +104,7 @@ void write_vllm_metrics(const MetricsSource& source, MetricsText& text) {
   out.counter("vllm:prompt_tokens_cached_total", values["stemma_cached_tokens_total"]);
   out.counter("vllm:generation_tokens_total", values["stemma_output_tokens_total"]);
   write_vllm_requests(answers, text, out);
+  if (source.adapters.has_value()) write_vllm_adapters(*source.adapters, text);
 }
 
 void write_sglang_metrics(const MetricsSource& source, MetricsText& text) {

@@ -10,6 +10,9 @@
 // Not here:   Stemma's own names (visit_metrics of each component, answer_tally).
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -30,6 +33,14 @@ struct MetricsSource {
   const AnswerTally& answers;
   std::string_view model_name;
   double output_tokens_per_second = 0;  // of late
+  // What is computed with adapters now; absent: there are none.
+  struct Adapters {
+    std::size_t loaded = 0;
+    std::set<std::string> running = {};  // names
+    std::set<std::string> waiting = {};
+    double seconds = 0;  // since 1970, when that was so
+  };
+  std::optional<Adapters> adapters = std::nullopt;
 };
 
 // vllm:num_requests_running{model_name="…",engine="0"} and its like.

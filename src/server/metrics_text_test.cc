@@ -262,6 +262,20 @@ TEST_F(Compat, SglangCountsTokensAndUsage) {
               HasSubstr("sglang:hicache_host_used_tokens{model_name=\"a model\"} 96\n"));
 }
 
+TEST_F(Compat, VllmTellsWhichAdaptersAreAtWork) {
+  write_vllm_metrics(source(), text_);
+  EXPECT_THAT(text_.text(), Not(HasSubstr("lora"))) << "there are none";
+  MetricsSource with_adapters = source();
+  with_adapters.adapters = {
+      .loaded = 3, .running = {"poet", "sage"}, .waiting = {"bard"}, .seconds = 1'700'000'000.25};
+  MetricsText text;
+  write_vllm_metrics(with_adapters, text);
+  EXPECT_THAT(
+      text.text(),
+      HasSubstr("vllm:lora_requests_info{max_lora=\"3\",running_lora_adapters=\"poet,sage\","
+                "waiting_lora_adapters=\"bard\"} 1700000000.25\n"));
+}
+
 TEST_F(Compat, AnEmptyServerDividesByNothing) {
   const MetricValues nothing;
   const AnswerTally nobody;

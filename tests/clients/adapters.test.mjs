@@ -42,7 +42,7 @@ before(async () => {
   mkdirSync(join(folder, "later"));
   const poet = writeAdapter("poet", 0.7);
   server = await serve("--adapter", poet, "--adapter", writeAdapter("sage", 1.9), "--lora-modules", poet.replace("poet=", "bard="), "--model-name", "scribe",
-    "--adapters-from", join(folder, "later"));
+    "--metrics-compat", "vllm", "--adapters-from", join(folder, "later"));
 });
 
 after(async () => {
@@ -178,4 +178,17 @@ test("adapters come from below one directory, and are refused by what is wrong w
 test("a flag that is wrong ends the server with its name", async () => {
   await assert.rejects(serve("--adapter", join(folder, "poet")), /--adapter must be NAME=DIR/);
   await assert.rejects(serve("--model-name", "poet", "--adapter", `poet=${join(folder, "poet")}`), /what the model itself is called/);
+});
+
+test("who reads vLLM's metrics sees which adapters are at work", async () => {
+  const stream = await fetch(`${server.url}/v1/completions`, {
+    method: "POST",
+    body: JSON.stringify({ model: "sage", prompt, max_tokens: 400, ignore_eos: true, stream: true }),
+  });
+  await stream.body.getReader().read();
+  const lines = (await (await fetch(`${server.url}/metrics`)).text()).split("\n");
+  const line = lines.find((each) => each.startsWith("vllm:lora_requests_info{"));
+  assert.match(line, /running_lora_adapters="sage",waiting_lora_adapters=""} \d{10}/);
+  const { body } = await json(server.url, "/debug/kv");
+  assert.equal(body.leases[0].adapter, "sage");
 });
