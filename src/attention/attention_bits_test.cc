@@ -164,6 +164,18 @@ TEST_P(AttentionBits, DoNotDependOnWhatLiesBeforeTheWindow) {
   EXPECT_TRUE(std::isnan(rows_of_first(test_case, world.outputs(), 119, 120)[0][0]));
 }
 
+// A V that overflowed, with a window of itself alone: what a row gets is infinite, not NaN, also
+// where it is decoded.
+TEST_P(AttentionBits, DoNotDependOnChunksWhereAValueInTheWindowOverflowed) {
+  AttentionCase test_case;
+  test_case.dtype = DType::kF16;
+  test_case.shape.window_tokens = 1;
+  test_case.value_magnitude = 1e30f;
+  const Outputs expected = attend_all(test_case, {150}, {{{0, 150}}});
+  for (const float value : expected[0]) ASSERT_TRUE(std::isinf(value));
+  expect_same_bits(attend_all(test_case, {150}, in_chunks({150}, 1)), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(Every, AttentionBits, testing::ValuesIn(tested_targets()),
                          [](const auto& param_info) { return param_info.param; });
 

@@ -292,17 +292,20 @@ void sum_decode_head(const Work& work, const Part& part, std::int64_t head, std:
   }
 }
 
+// From the first key in the row's window on: the row that stands for those before it would weigh 0,
+// and 0 times infinity is no number.
 template <typename T>
 void sum_decode_row(const Work& work, const Part& part, const DecodeRows& rows) {
   const DecodePace pace = DecodePace::of(work.queries);
+  const std::int64_t first = keys_unseen(work, part, 0);
   ValueKeys keys;
   keys.head_dim = work.head_dim;
-  for (std::int64_t key = 0; key < part.keys; key += pace.keys) {
+  for (std::int64_t key = first; key < part.keys; key += pace.keys) {
     keys.begins = rows.begins + key;
     keys.first_time = rows.later + rows.first_time + key;
     keys.again = rows.later + key;
     keys.keys = std::min(pace.keys, part.keys - key);
-    keys.first = key == 0;
+    keys.first = key == first;
     for (std::int64_t head = 0; head < work.task.kv_heads; ++head) {
       sum_decode_head<T>(work, part, head, key, keys);
     }
