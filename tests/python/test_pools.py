@@ -127,6 +127,17 @@ def test_read_only_needs_the_dlpack_that_can_say_so():
         part.__dlpack__(max_version=(1, 0), copy=True)
 
 
+def test_a_device_that_is_asked_for_is_the_pools_or_refused():
+    part = pool_of().k(0)
+    cpu, gpu = (1, 0), (2, 0)
+    assert part.__dlpack__(dl_device=part.__dlpack_device__()) is not None
+    assert part.__dlpack__(dl_device=cpu, copy=False) is not None
+    with pytest.raises(BufferError):
+        part.__dlpack__(dl_device=gpu)
+    with pytest.raises(BufferError):
+        part.__dlpack__(max_version=(1, 0), dl_device=gpu)
+
+
 def test_numpy_takes_it_through_dlpack():
     pool = pool_of(dtype="f16")
     view = numpy.from_dlpack(pool.k(2))

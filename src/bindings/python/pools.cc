@@ -73,10 +73,21 @@ Lent<Managed>* lend(const TensorPart& part) {
   return lent.release();
 }
 
+// Where DLPack says that it lies: the kind of device, and which of them.
+using DeviceName = std::pair<std::int32_t, std::int32_t>;
+
+DeviceName device_of(const TensorPart& part) {
+  const bool on_cpu = part.device == DeviceKind::kCpu;
+  return {on_cpu ? dlpack::kDeviceCpu : dlpack::kDeviceCuda, part.ordinal};
+}
+
+// Who asks for it on another device than its own would have it copied there.
 py::object to_dlpack(const TensorPart& part, const py::object&,
                      const std::optional<std::pair<std::uint32_t, std::uint32_t>>& max_version,
-                     const py::object&, const std::optional<bool>& copy) {
-  if (copy.value_or(false)) throw py::buffer_error("a pool's tensor is not copied");
+                     const std::optional<DeviceName>& device, const std::optional<bool>& copy) {
+  if (copy.value_or(false) || device.value_or(device_of(part)) != device_of(part)) {
+    throw py::buffer_error("a pool's tensor is not copied: it stays on its device");
+  }
   if (max_version.has_value() && max_version->first >= dlpack::kMajorVersion) {
     auto* const lent = lend<dlpack::ManagedTensorVersioned>(part);
     lent->managed.version = lent->inner->version;
@@ -349,11 +360,7 @@ void bind_tensor_part(py::module_& module) {
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(),
            py::arg("copy") = py::none())
       .def("__array__", &to_array)
-      .def("__dlpack_device__",
-           [](const TensorPart& part) {
-             const bool on_cpu = part.device == DeviceKind::kCpu;
-             return std::pair(on_cpu ? dlpack::kDeviceCpu : dlpack::kDeviceCuda, part.ordinal);
-           })
+      .def("__dlpack_device__", &device_of)
       .def_property_readonly("dtype",
                              [](const TensorPart& part) { return dtype_name(part.view.dtype); })
       .def_property_readonly("shape", [](const TensorPart& part) {
