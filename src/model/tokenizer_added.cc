@@ -141,13 +141,16 @@ Status AddedTokens::index(const JsonField& field, const Normalizer& normalizer) 
   return {};
 }
 
+// A token may lie in white space that the one before it took. As in Hugging Face's tokenizers it is
+// there all the same, and what follows it is text again; but white space that it would take itself
+// is taken.
 std::vector<AddedTokens::Part> AddedTokens::cut(std::string_view text, Form form,
                                                 bool parse_special) const {
   const StringTrie& trie = form == Form::kRaw ? raw_ : normalized_;
   std::vector<Part> parts;
-  std::size_t at = 0;
   std::size_t taken_end = 0;
-  while (at < text.size()) {
+  std::size_t space_end = 0;  // of the white space that was looked through last
+  for (std::size_t at = 0; at < text.size();) {
     const std::optional<StringTrie::Found> found = trie.longest_at(text.substr(at));
     if (!found) {
       ++at;
@@ -160,17 +163,22 @@ std::vector<AddedTokens::Part> AddedTokens::cut(std::string_view text, Form form
       continue;
     }
     ByteRange range = match;
-    if (token.lstrip) {
+    if (token.lstrip && match.begin < taken_end) {
+      range.begin = taken_end;
+    } else if (token.lstrip) {
       range.begin -= trailing_space_bytes(text.substr(taken_end, match.begin - taken_end));
     }
     if (token.rstrip) {
-      range.end += leading_space_bytes(text.substr(match.end));
+      if (match.end > space_end)
+        space_end = match.end + leading_space_bytes(text.substr(match.end));
+      range.end = space_end;
     }
+    if (range.begin >= range.end) continue;
     if (range.begin > taken_end) {
       parts.push_back({{taken_end, range.begin}, std::nullopt});
     }
     parts.push_back({range, token.id});
-    taken_end = at = range.end;
+    taken_end = range.end;
   }
   if (taken_end < text.size()) {
     parts.push_back({{taken_end, text.size()}, std::nullopt});

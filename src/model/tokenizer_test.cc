@@ -204,6 +204,17 @@ TEST(AddedTokens, StripTheWhiteSpaceAroundThem) {
   EXPECT_EQ(ids_of(tokenizer, "a  <x>  b <x> <x>"), (Ids{0, 9, 1, 9, 9}));
 }
 
+// As Hugging Face's tokenizers 0.23 give them.
+TEST(AddedTokens, AreFoundInTheWhiteSpaceThatOthersTake) {
+  const Tokenizer tokenizer =
+      parsed(added_file(R"({"id":9,"content":"<x>","rstrip":true},{"id":10,"content":"\n\n"},)"
+                        R"({"id":11,"content":"  ","lstrip":true,"rstrip":true})"));
+  EXPECT_EQ(ids_of(tokenizer, "<x>\n\na"), (Ids{9, 10, 0}));
+  EXPECT_EQ(ids_of(tokenizer, "<x>\n\n a"), (Ids{9, 10, 4, 0}));  // the space is text again
+  EXPECT_EQ(ids_of(tokenizer, "<x>      a"), (Ids{9, 0}));  // 11 would take its white space too
+  EXPECT_EQ(ids_of(tokenizer, "<x>\n\n  \n\na"), (Ids{9, 10, 11, 10, 0}));
+}
+
 TEST(AddedTokens, SingleWordsStandAlone) {
   const Tokenizer tokenizer = parsed(added_file(R"({"id":9,"content":"ab","single_word":true})"));
   EXPECT_EQ(ids_of(tokenizer, "ab cab ab_ ab"), (Ids{9, 4, 2, 0, 1, 4, 0, 1, 3, 4, 9}));
