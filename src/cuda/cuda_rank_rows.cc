@@ -23,7 +23,8 @@ Status CudaRankRows::allocate(const CudaRankRowsParts& parts) {
   STEMMA_ASSIGN_OR_RETURN(own_, parts.device.allocate(bytes, stream_));
   STEMMA_ASSIGN_OR_RETURN(
       all_, parts.device.allocate(bytes * static_cast<std::size_t>(shard_.ranks), stream_));
-  if (!parts.staged) ranks_ = make_nccl_ranks(stream_, parts.group);
+  const CudaRanksMaker maker = parts.maker != nullptr ? parts.maker : make_nccl_ranks;
+  if (!parts.staged) ranks_ = maker(stream_, parts.group);
   if (ranks_ != nullptr) return {};
   STEMMA_ASSIGN_OR_RETURN(ranks_, make_staged_ranks(parts.device, stream_, parts.group, bytes));
   return {};

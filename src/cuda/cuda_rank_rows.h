@@ -32,7 +32,8 @@ struct CudaRankRowsParts {
   CudaDevice& device;
   CudaStream& stream;
   RankGroup& group;
-  bool staged;  // over the RankGroup, even where there is NCCL
+  bool staged;           // over the RankGroup, even where there is NCCL
+  CudaRanksMaker maker;  // nullptr: that of NCCL
 };
 
 class CudaRankRows {

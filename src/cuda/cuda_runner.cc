@@ -146,7 +146,8 @@ Status CudaRunner::prepare_ranks(RankGroup& ranks) {
                                                         .device = device_,
                                                         .stream = stream_,
                                                         .group = ranks,
-                                                        .staged = options_.staged_ranks}));
+                                                        .staged = options_.staged_ranks,
+                                                        .maker = options_.ranks_maker}));
   return {};
 }
 
@@ -216,7 +217,12 @@ Status CudaRunner::conclude(const Status& queued, Pending* before_or_null) {
 
 Status CudaRunner::await(const Pending& pending) {
   STEMMA_RETURN_IF_ERROR(pending.failed);
-  return peers_ == nullptr ? pending.done.wait() : peers_->ranks().wait(pending.done);
+  if (peers_ == nullptr) return pending.done.wait();
+  const Status waited = peers_->ranks().wait(pending.done);
+  if (waited.ok()) return {};
+  graphs_.clear();  // their gathers are of ranks that are given up
+  peers_->ranks().give_up();
+  return waited;
 }
 
 Status CudaRunner::check_slots(const KvBatch& batch, const KvPools& pools) const {

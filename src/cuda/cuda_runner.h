@@ -55,6 +55,7 @@ struct CudaRunnerOptions {
   bool graphs = true;  // decode steps are recorded, of ranks over NCCL too
   // Ranks exchange rows through the host, even where there is NCCL: for ranks that share a GPU.
   bool staged_ranks = false;
+  CudaRanksMaker ranks_maker = nullptr;  // instead of NCCL, where it is not nullptr
   // As CudaAttentionOptions: attention of long chunks, and of latent rows, by products of
   // warpgroups.
   bool hopper_chunks = true;

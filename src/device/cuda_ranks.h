@@ -56,8 +56,12 @@ class CudaRanks {
   virtual void start_over() = 0;
 
   // Waits for `event`, which is behind the gathers of a step, for a minute at most where others
-  // may never do their part. An error may be this rank's alone.
+  // may never do their part. An error may be this rank's alone; give_up is called then.
   virtual Status wait(const CudaEvent& event) = 0;
+
+  // Ends what waits for gathers that never come, on this rank alone: the next gather says that
+  // there are no others. REQUIRES: no graph has a gather recorded.
+  virtual void give_up() = 0;
 
  protected:
   // The same once it is known that all ranks are of one implementation.
@@ -67,6 +71,9 @@ class CudaRanks {
  private:
   RankGroup& group_;
 };
+
+// How ranks of a stream are made; nullptr from it: there are none of this kind here.
+using CudaRanksMaker = std::unique_ptr<CudaRanks> (*)(CudaStream& stream, RankGroup& group);
 
 // All must outlive what it gives; `part_bytes_max`: of a gather. kOutOfMemory.
 Result<std::unique_ptr<CudaRanks>> make_staged_ranks(CudaDevice& device, CudaStream& stream,

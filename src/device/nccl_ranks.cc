@@ -100,10 +100,18 @@ class NcclRanks final : public CudaRanks {
         std::this_thread::yield();
         continue;
       }
-      give_up();
       STEMMA_RETURN_IF_ERROR(met);
       return Error{ErrorCode::kInternal, "ranks: a GPU did not do its part of a step in time"};
     }
+  }
+
+  // The library waits in it until no graph has a gather of the communicator any more. Its kernels
+  // end, whoever is missing.
+  void give_up() override {
+    if (communicator_ == nullptr) return;
+    ignore_error(status_of("ncclCommAbort", nccl_.abort(communicator_)),
+                 "nothing is gathered by it any more");
+    communicator_ = nullptr;
   }
 
  protected:
@@ -134,14 +142,6 @@ class NcclRanks final : public CudaRanks {
     STEMMA_RETURN_IF_ERROR(
         status_of("ncclCommGetAsyncError", nccl_.get_async_error(communicator_, &result)));
     return status_of("NCCL", result);
-  }
-
-  // Its kernels end, whoever is missing.
-  void give_up() {
-    if (communicator_ == nullptr) return;
-    ignore_error(status_of("ncclCommAbort", nccl_.abort(communicator_)),
-                 "nothing is gathered by it any more");
-    communicator_ = nullptr;
   }
 
   const NcclCalls& nccl_;
