@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import tarfile
@@ -138,6 +139,19 @@ class Runs(unittest.TestCase):
         self.assertIn("  1 to 2: 1000 times, 90.0%\n", run.stdout)
         self.assertIn("  2: 60.0% MUFU.EX2 R1, R1 (wait, math)\n", run.stdout)
         self.assertIn("-- profile of drawing\nno launch of it was profiled", run.stdout)
+
+    def test_the_calls_that_are_documented_have_time_for_what_they_name(self):
+        for name in ("device_cuda_test", "pool_cuda_bench"):
+            self.program(f"build/cuda/{name}", WELL)
+        self.program("bin/compute-sanitizer", "")
+        text = (SCRIPT.parent.parent / "docs/GPU.md").read_text().replace("\\\n", " ")
+        calls = [shlex.split(line) for line in text.splitlines() if line.startswith("    GPU_CHECK_SECONDS=")]
+        self.assertGreater(len(calls), 1)
+        for call in calls:
+            run = subprocess.run(["env", *call], env={**os.environ, "PATH": f"{self.work / 'bin'}:{os.environ['PATH']}"},
+                                 cwd=self.work, capture_output=True, text=True)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertNotIn("no time", run.stdout, " ".join(call))
 
     def test_time_is_kept_for_benchmarks(self):
         for name in ("device_cuda_test", "pool_cuda_bench", "tests_gpu"):
