@@ -153,6 +153,13 @@ class Runs(unittest.TestCase):
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertNotIn("no time", run.stdout, " ".join(call))
 
+    def test_of_a_program_that_dies_a_sanitizer_has_found_nothing(self):
+        self.program("build/cuda/device_cuda_test", WELL)
+        for status, says in ((9, "FINDING"), (139, "ended with 139"), (0, "clean")):
+            self.program("bin/compute-sanitizer", "", status=status)
+            run = self.run_tests("sanitizers", SANITIZERS="memcheck")
+            self.assertIn(f"| device | 2 | 0 | 0 | {says} | not run |", run.stdout)
+
     def test_time_is_kept_for_benchmarks(self):
         for name in ("device_cuda_test", "pool_cuda_bench", "tests_gpu"):
             self.program(f"build/cuda/{name}", WELL)
