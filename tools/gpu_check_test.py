@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -33,6 +34,21 @@ RAW = """  gpu__time_duration.sum                                             ms
   smsp__average_warps_issue_stalled_wait_per_issue_active.ratio      inst 2.25
   smsp__average_warps_issue_stalled_sleeping_per_issue_active.ratio  inst 0
 """
+# Kernels as the tools of CUDA write their names, each by its profile.
+KERNELS = {
+    "chunks": "walk_chunks_by_groups<stemma::GroupForm<stemma::BFloat16, (int)128>>(stemma::AttentionParams)",
+    "decode": "walk_items<Form<stemma::BFloat16, (int)128, (stemma::RowKind)0, (int)1, (int)1>>(stemma::AttentionParams, int)",
+    "decode_of_codes": "walk_items<Form<stemma::Float16, (int)128, (stemma::RowKind)1, (int)1, (int)1>>(stemma::AttentionParams)",
+    "decode_of_latent_rows": "walk_items<Form<stemma::BFloat16, (int)576, (stemma::RowKind)3, (int)2, (int)2>>(int)",
+    "latent_rows_by_groups": "walk_latent_items<stemma::LatentForm<stemma::BFloat16>>(stemma::AttentionParams)",
+    "choice_of_tokens": "choose_from_guesses(stemma::TokenChoiceParams)",
+    "products_of_few_rows": "gemm_kernel<stemma::BFloat16, float, stemma::GemmTile<(int)16, (int)32, (int)1, (int)2, (int)8>>()",
+    "products_of_some_rows": "gemm_kernel<stemma::BFloat16, float, stemma::GemmTile<(int)64, (int)128, (int)2, (int)4, (int)4>>()",
+    "products_of_many_rows": "gemm_kernel<stemma::BFloat16, float, stemma::GemmTile<(int)128, (int)256, (int)2, (int)4>>()",
+    "products_of_int8": "rounded_kernel<(stemma::CodeForm)1, stemma::BFloat16, stemma::RoundedTile<(int)8, (int)32, (int)1>>()",
+    "products_of_int4": "rounded_kernel<(stemma::CodeForm)2, stemma::BFloat16, stemma::RoundedTile<(int)8, (int)32, (int)1>>()",
+    "drawing": "sample_kernel(stemma::SampleRows, stemma::Precision)",
+}
 
 
 class Runs(unittest.TestCase):
@@ -139,6 +155,13 @@ class Runs(unittest.TestCase):
         self.assertIn("  1 to 2: 1000 times, 90.0%\n", run.stdout)
         self.assertIn("  2: 60.0% MUFU.EX2 R1, R1 (wait, math)\n", run.stdout)
         self.assertIn("-- profile of drawing\nno launch of it was profiled", run.stdout)
+
+    def test_each_profile_is_of_its_kernel_alone(self):
+        listed = re.search(r"^profiled\(\) \{.*?<<'END'\n(.*?)^END$", SCRIPT.read_text(), re.M | re.S)[1]
+        patterns = {words[0]: words[2] for words in map(str.split, listed.splitlines())}
+        found = {name: [kernel for kernel, text in KERNELS.items() if re.search(pattern, text)]
+                 for name, pattern in patterns.items()}
+        self.assertEqual(found, {name: [name] for name in KERNELS})
 
     def test_the_calls_that_are_documented_have_time_for_what_they_name(self):
         for name in ("device_cuda_test", "pool_cuda_bench"):
