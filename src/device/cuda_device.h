@@ -234,7 +234,8 @@ class CudaDevice {
  public:
   // Devices that there are; 0 also where there is no driver.
   static int count() noexcept;
-  // kNotFound if there is no such device; kUnsupported if it is too old.
+  // kNotFound if there is no such device, with the runtime's words where it finds none at all;
+  // kUnsupported if it is too old.
   static Result<std::unique_ptr<CudaDevice>> open(int ordinal);
 
   const CudaTraits& traits() const noexcept { return traits_; }

@@ -175,6 +175,17 @@ TEST_F(CudaDeviceTest, ADeviceThatIsNotThereIsNotFound) {
   EXPECT_EQ(device.error().code, ErrorCode::kNotFound);
 }
 
+#ifndef STEMMA_SIMT
+// Without a driver, or with one that is too old for this build.
+TEST(CudaDeviceTestWithoutGpu, WhereTheRuntimeFindsNoneItIsSaidWhy) {
+  if (CudaDevice::count() > 0) GTEST_SKIP() << "there is a GPU here";
+  const auto opened = CudaDevice::open(0);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(opened.error().detail, testing::StartsWith("no GPU 0: cudaGetDeviceCount: "));
+}
+#endif
+
 #ifdef STEMMA_SIMT
 class Unwatched : public CudaDeviceTest {
  protected:

@@ -206,9 +206,13 @@ int CudaDevice::count() noexcept {
 }
 
 Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
-  if (ordinal < 0 || ordinal >= count()) {
-    return Error{ErrorCode::kNotFound,
-                 "no GPU " + std::to_string(ordinal) + ": there are " + std::to_string(count()), 0};
+  int devices = 0;
+  const Status counted = status_of("cudaGetDeviceCount", cudaGetDeviceCount(&devices));
+  if (!counted.ok() || ordinal < 0 || ordinal >= devices) {
+    // There may be some: a driver that is too old counts none either.
+    const std::string why =
+        counted.ok() ? "there are " + std::to_string(devices) : counted.error().detail;
+    return Error{ErrorCode::kNotFound, "no GPU " + std::to_string(ordinal) + ": " + why, 0};
   }
   STEMMA_RETURN_IF_ERROR(status_of("cudaSetDevice", cudaSetDevice(ordinal)));
   cudaDeviceProp properties = {};
