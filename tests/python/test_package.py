@@ -45,6 +45,20 @@ def test_the_stubs_have_the_defaults_that_there_are(stub):
             assert ast.literal_eval(said[1]) == default, f"{function.name}: {name}"
 
 
+def arguments(function):
+    """Of a stub, in their order."""
+    named = function.args.posonlyargs + function.args.args + function.args.kwonlyargs
+    return [argument.arg for argument in named]
+
+
+@pytest.mark.parametrize("stub", [node for node in STUBS.body if isinstance(node, ast.ClassDef)], ids=lambda n: n.name)
+def test_the_stubs_have_the_arguments_that_there_are(stub):
+    for function in (node for node in stub.body if isinstance(node, ast.FunctionDef)):
+        signature = (getattr(getattr(_stemma, stub.name), function.name).__doc__ or "").split("\n")[0]
+        if signature.startswith(function.name + "("):
+            assert arguments(function) == re.findall(r"(?<=[(\s])(\w+): ", signature), function.name
+
+
 def test_all_names_are_there_and_typed():
     assert all(hasattr(stemma, name) for name in stemma.__all__)
     assert (pathlib.Path(stemma.__file__).parent / "py.typed").exists()

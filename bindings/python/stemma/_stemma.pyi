@@ -201,6 +201,7 @@ class Tiers:
         remote: Optional[str] = None,
         remote_secret: str = "",
         windowed_pool: Optional[Pool] = None,
+        purge_file: str = "",
     ) -> None: ...
 
 class Engine:
