@@ -286,24 +286,26 @@ class StemmaConnector(KVConnectorBase_V1):
         """Loads are done when start_load_kv returns."""
 
     def save_kv_layer(self, layer_name: str, kv_layer: torch.Tensor, attn_metadata: Any = None, **_: Any) -> None:
-        """Saves the pages that the metadata names, of one layer."""
+        """Saves nothing yet: a step that replays a full CUDA graph, as one that only decodes does, never comes here."""
+
+    def wait_for_save(self) -> None:
+        """Saves the pages that the metadata names, of every layer, and marks them: only these are found."""
         for save in self._trusted_saves():
             for key, block_id in zip(save.keys, save.block_ids):
-                page = self._page(kv_layer, block_id).contiguous().cpu()
-                self._store.put(self._name(key, layer_name), page.view(torch.uint8).flatten().numpy())
+                self._save(key, block_id)
+
+    def _save(self, key: bytes, block_id: int) -> None:
+        for name, layer in self._layers.items():
+            page = self._page(layer, block_id).contiguous().cpu()
+            self._store.put(self._name(key, name), page.view(torch.uint8).flatten().numpy())
+        names = [self._name(key, name) for name in self._layers]
+        if self._store.exists(names) == len(names):
+            self._store.put(self._marker(key, self._rank), b"")
 
     def _trusted_saves(self) -> list[PageMoves]:
         """Not those of a request of which a load failed: a step may be planned before that is known."""
         saves = self._get_connector_metadata().saves
         return [save for save in saves if save.request_id not in self._failed_requests]
-
-    def wait_for_save(self) -> None:
-        """Marks the pages of which every layer is saved: only these are found."""
-        for save in self._trusted_saves():
-            for key in save.keys:
-                names = [self._name(key, name) for name in self._layers]
-                if self._store.exists(names) == len(names):
-                    self._store.put(self._marker(key, self._rank), b"")
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[Optional[set[str]], Optional[set[str]]]:
         """Nothing is asynchronous."""
