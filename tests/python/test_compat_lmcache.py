@@ -2,6 +2,9 @@
 
 import asyncio
 import enum
+import os
+import subprocess
+import sys
 import types
 
 import pytest
@@ -120,3 +123,55 @@ def test_it_answers_until_it_is_closed(connector):
     run(connector.close())
     with pytest.raises(stemma.InvalidArgumentError, match="closed"):
         run(connector.ping())
+
+
+LMCACHE = {
+    "memory_management": """
+import enum
+class MemoryFormat(enum.Enum):
+    UNDEFINED = 0
+    KV_2LTD = enum.auto()
+""",
+    "storage_backend/connector/base_connector": """
+from abc import ABC, abstractmethod
+class RemoteConnector(ABC):
+    async def exists(self, key): ...
+    def exists_sync(self, key): ...
+    async def get(self, key): ...
+    async def put(self, key, memory_obj): ...
+    async def list(self): ...
+    async def close(self): ...
+    for method in (exists, exists_sync, get, put, list, close):
+        abstractmethod(method)
+    del method
+""",
+}
+
+# Its local memory knows no enumeration of formats; who reads a chunk compares with LMCache's own.
+AS_LMCACHE_USES_IT = """
+import asyncio, types
+import stemma, torch
+from lmcache.v1.memory_management import MemoryFormat
+from lmcache.v1.storage_backend.connector.base_connector import RemoteConnector
+from stemma.compat_lmcache import StemmaRemoteConnector
+
+class LocalMemory:
+    def allocate(self, shapes, dtypes, fmt=None, eviction=True, busy_loop=True):
+        metadata = types.SimpleNamespace(shape=shapes, dtype=dtypes, fmt=fmt)
+        return types.SimpleNamespace(tensor=torch.zeros(shapes, dtype=dtypes), metadata=metadata)
+
+connector = StemmaRemoteConnector(stemma.PageStore.memory(value_bytes=8192, bytes_max=1 << 20), LocalMemory())
+assert isinstance(connector, RemoteConnector)
+chunk = LocalMemory().allocate(torch.Size([2, 3, 16, 8]), torch.float16, MemoryFormat.KV_2LTD)
+asyncio.run(connector.put("key", chunk))
+assert asyncio.run(connector.get("key")).metadata.fmt is MemoryFormat.KV_2LTD
+"""
+
+
+def test_it_speaks_lmcaches_own_kinds_where_that_is_installed(tmp_path):
+    for name, text in LMCACHE.items():
+        module = tmp_path / "lmcache" / "v1" / f"{name}.py"
+        module.parent.mkdir(parents=True, exist_ok=True)
+        module.write_text(text)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    subprocess.run([sys.executable, "-c", AS_LMCACHE_USES_IT], env={**os.environ, "PYTHONPATH": path}, check=True)

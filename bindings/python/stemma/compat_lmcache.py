@@ -18,8 +18,10 @@ import torch
 from . import _stemma
 
 try:
+    from lmcache.v1.memory_management import MemoryFormat
     from lmcache.v1.storage_backend.connector.base_connector import RemoteConnector
 except ImportError:
+    MemoryFormat = None
 
     class RemoteConnector:
         """Stands for LMCache's, where that is not installed."""
@@ -133,6 +135,6 @@ class StemmaRemoteConnector(RemoteConnector):
         return memory_obj
 
     def _format(self, value: Any) -> Any:
-        """The backend's own name of a layout, where it has an enumeration of them."""
-        kinds = getattr(self._backend, "formats", None)
+        """The name of a layout in the backend's own enumeration of them, or in LMCache's."""
+        kinds = getattr(self._backend, "formats", MemoryFormat)
         return value if kinds is None or value is None else kinds(value)
