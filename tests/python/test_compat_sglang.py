@@ -472,6 +472,18 @@ class HiCacheStorage(ABC):
         abstractmethod(method)
     del method
 """,
+    "radix_cache": """
+class RadixKey:  # before salts were a field of their own
+    __slots__ = ("token_ids", "extra_key", "is_bigram", "limit")
+    def __init__(self, token_ids, extra_key=None, is_bigram=False, limit=None):
+        self.token_ids, self.extra_key, self.is_bigram, self.limit = token_ids, extra_key, is_bigram, limit
+    def raw_token_ids(self): return self.token_ids[: self.limit]
+    def __len__(self): return len(self.raw_token_ids())
+class FirstRadixKey:
+    def __init__(self, token_ids, extra_key=None):
+        self.token_ids, self.extra_key = token_ids, extra_key
+    def __len__(self): return len(self.token_ids)
+""",
     "registry": """
 made = {}
 register_radix_cache_backend = made.__setitem__
@@ -479,13 +491,19 @@ register_radix_cache_backend = made.__setitem__
 }
 
 AS_SGLANG_MAKES_THEM = """
-import importlib, sys, types
-from sglang.srt.mem_cache import base_prefix_cache, hicache_storage, registry
+import array, importlib, sys, torch, types
+from sglang.srt.mem_cache import base_prefix_cache, hicache_storage, radix_cache, registry
 module = importlib.import_module("stemma.compat_sglang")
 context = types.SimpleNamespace(params=module.CacheInitParams(tokens_max=8))
 cache = registry.made["stemma"](context)
 cache.init_metrics_collector()
 cache.insert(module.InsertParams(module.RadixKey([1, 2, 3])))
+def found(key): return cache.match_prefix(module.MatchPrefixParams(key)).device_indices.tolist()
+assert found(radix_cache.RadixKey(array.array("q", [1, 2, 3]), limit=2)) == [1, 2]
+assert found(radix_cache.RadixKey([1, 2, 3], "tenant")) == []
+assert found(radix_cache.FirstRadixKey([1, 2, 9])) == [1, 2]
+cache.insert(module.InsertParams(radix_cache.RadixKey([1, 2], "tenant"), torch.tensor([4, 5])))
+assert found(module.RadixKey([1, 2], "tenant")) == [4, 5] and found(module.RadixKey([1, 2], cache_salt="tenant")) == []
 cache.evict(module.EvictParams(2))
 assert isinstance(cache, base_prefix_cache.BasePrefixCache) and cache.evicted == [2]
 assert isinstance(module.ChunkCache(context.params), base_prefix_cache.BasePrefixCache)

@@ -66,7 +66,7 @@ class RadixKey:
         self.token_ids, self.extra_key, self.is_bigram = token_ids, extra_key, is_bigram
         self.cache_salt, self.limit = cache_salt, limit
 
-    def raw(self):
+    def raw_token_ids(self):
         """The tokens that can be seen."""
         return self.token_ids if self.limit is None else self.token_ids[: self.limit]
 
@@ -75,13 +75,13 @@ class RadixKey:
         return max(0, seen - 1) if self.is_bigram else seen
 
     def __iter__(self):
-        return iter(self.raw())
+        return iter(self.raw_token_ids())
 
     def _like(self, tokens) -> RadixKey:
         return RadixKey(tokens, self.extra_key, self.is_bigram, self.cache_salt)
 
     def __getitem__(self, at) -> RadixKey:
-        tokens, last = self.raw(), 1 if self.is_bigram else 0
+        tokens, last = self.raw_token_ids(), 1 if self.is_bigram else 0
         if isinstance(at, slice):
             first, end, step = at.indices(len(self))
             if step != 1:
@@ -97,7 +97,7 @@ class RadixKey:
 
     def child_key(self, page_size: int):
         """What a tree would look the first page up by."""
-        page = self.raw()[: page_size + (1 if self.is_bigram else 0)]
+        page = self.raw_token_ids()[: page_size + (1 if self.is_bigram else 0)]
         plain = page[0] if page_size == 1 and not self.is_bigram else tuple(page)
         if self.extra_key is None and self.cache_salt is None:
             return plain
@@ -108,15 +108,25 @@ class RadixKey:
         if (self.extra_key, self.cache_salt) != (other.extra_key, other.cache_salt):
             raise InvalidArgumentError("keys of different namespaces are not compared")
         length = min(len(self), len(other))
-        mine, theirs = (numpy.asarray(key.raw())[: length + self.is_bigram] for key in (self, other))
+        mine, theirs = (numpy.asarray(key.raw_token_ids())[: length + self.is_bigram] for key in (self, other))
         differing = numpy.flatnonzero(mine != theirs)
         common = length if len(differing) == 0 else max(0, int(differing[0]) - self.is_bigram)
         return page_align_floor(min(common, length), page_size)
 
     def __repr__(self) -> str:
-        tokens = list(itertools.islice(self.raw(), 11))
+        tokens = list(itertools.islice(self.raw_token_ids(), 11))
         shown = ", ".join(map(str, tokens[:10])) + (", ..." if len(tokens) > 10 else "")
         return f"RadixKey([{shown}], extra_key={self.extra_key!r}, cache_salt={self.cache_salt!r})"
+
+
+def _tokens_of(key: Any):
+    """The tokens that can be seen of a key, which is of SGLang's own class where that makes it: older ones have no limit."""
+    return key.raw_token_ids() if hasattr(key, "raw_token_ids") else key.token_ids
+
+
+def _name_of(key: Any) -> tuple:
+    """Of the namespace of such a key: where SGLang knows no salts, or has them in extra_key, there is none."""
+    return key.extra_key, getattr(key, "cache_salt", None)
 
 
 class TreeNode:
@@ -562,9 +572,9 @@ class RadixCache(_Requests, BasePrefixCache):
         )
 
     def _namespace_of(self, key: RadixKey) -> Optional[_stemma.SlotNamespace]:
-        if key.is_bigram:
+        if getattr(key, "is_bigram", False):
             raise UnsupportedError("keys of bigrams are not cached")
-        return self._namespaces.open((key.extra_key, key.cache_salt))
+        return self._namespaces.open(_name_of(key))
 
     def _node(self, match) -> TreeNode:
         return TreeNode(match=match) if match.tokens > 0 else self.root_node
@@ -578,7 +588,7 @@ class RadixCache(_Requests, BasePrefixCache):
         if self.disable:
             return MatchResult(self._slots_of(self.root_node), self.root_node, self.root_node, self.root_node)
         key = params.key
-        node = self._node(self._index.match(key.raw(), self._namespace_of(key)))
+        node = self._node(self._index.match(_tokens_of(key), self._namespace_of(key)))
         slots = self._slots_of(node)
         return MatchResult(slots, node, node, node, full_kv_hit_length=len(slots))
 
@@ -587,7 +597,7 @@ class RadixCache(_Requests, BasePrefixCache):
         if self.disable:
             return InsertResult(0)
         key = params.key
-        tokens = key.raw()
+        tokens = _tokens_of(key)
         slots = tokens if params.value is None else params.value.cpu()
         prefix_len, match = self._index.insert(tokens, slots, self._namespace_of(key), params.priority or 0)
         return InsertResult(prefix_len, match.tokens, self._node(match))
@@ -777,10 +787,10 @@ class HiRadixCache(RadixCache):
         result = super().match_prefix(params)
         if self.disable:
             return result
-        ns = params.key.extra_key, params.key.cache_salt
+        ns = _name_of(params.key)
         if self.write_policy == "write_through_selective" and result.last_device_node is not self.root_node:
             self._back_up(result.last_device_node._match, ns, result.last_device_node._match.hot_tokens(1))
-        found = self._host.match(params.key.raw(), self._host_namespaces.open(ns))
+        found = self._host.match(_tokens_of(params.key), self._host_namespaces.open(ns))
         device_tokens = len(result.device_indices)
         last = result.last_device_node
         if found.tokens > device_tokens:
@@ -798,7 +808,7 @@ class HiRadixCache(RadixCache):
         if not self.disable and self.write_policy == "write_through" and result.total_len > 0:
             match = result.last_device_node._match
             try:
-                self._back_up(match, (params.key.extra_key, params.key.cache_salt), match.tokens)
+                self._back_up(match, _name_of(params.key), match.tokens)
             except Exception:
                 # Whoever inserts has to learn that its slots are not its own any more.
                 logging.getLogger(__name__).warning("what was inserted has no host copy", exc_info=True)
