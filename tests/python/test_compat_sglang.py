@@ -577,11 +577,13 @@ def test_there_are_no_events_unless_asked_for():
 class Served:
     """A cache with its pools, and requests as SGLang's scheduler leads them."""
 
-    def __init__(self, kind=RadixCache, page_size=1, **more):
+    def __init__(self, kind=RadixCache, page_size=1, disable_finished_insert=False, **more):
         paged = page_size > 1
         self.slots = PagedTokenToKVPoolAllocator(64, page_size) if paged else TokenToKVPoolAllocator(64)
         self.rows = ReqToTokenPool(8, 32)
-        self.cache = kind(CacheInitParams(False, self.rows, self.slots, page_size), **more)
+        params = CacheInitParams(False, self.rows, self.slots, page_size)
+        params.disable_finished_insert = disable_finished_insert
+        self.cache = kind(params, **more)
 
     def begin(self, prompt):
         result = match(self.cache, prompt[:-1])
@@ -633,6 +635,19 @@ def test_a_request_that_fails_leaves_only_what_was_there(shared):
     assert served.cache.protected_size() == len(shared)
     served.cache.cache_finished_req(request, is_insert=False)
     assert (served.cache.protected_size(), served.cache.evictable_size()) == (0, len(shared))
+    served.check()
+
+
+# As SGLang's deterministic inference wants it: KV of decoding has other bits than that of a prompt.
+def test_what_was_decoded_is_not_cached_where_finished_requests_are_left_out():
+    served = Served(disable_finished_insert=True)
+    request = served.begin([1, 2, 3])
+    served.cache.cache_unfinished_req(request)
+    request.output_ids, request.fill_ids, request.kv_committed_len = [4, 5], [1, 2, 3, 4, 5], 5
+    served.rows.write((request.req_pool_idx, slice(3, 5)), served.slots.alloc(2).to(torch.int32))
+    served.cache.cache_finished_req(request)
+    assert len(found(served.cache, [1, 2, 3, 4, 5])) == 3
+    assert served.cache.protected_size() == 0
     served.check()
 
 

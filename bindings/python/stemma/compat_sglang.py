@@ -327,7 +327,10 @@ class AllBlocksCleared:
 
 @dataclasses.dataclass
 class CacheInitParams:
-    """What a cache is built from. `tokens_max`: in the tree at most; None: the allocator's size, or PAGES_MAX pages."""
+    """What a cache is built from. `tokens_max`: in the tree at most; None: the allocator's size, or PAGES_MAX pages.
+
+    `disable_finished_insert`: of a request nothing is cached when it ends, so that no prompt goes on from KV of decoding.
+    """
 
     disable: bool = False
     req_to_token_pool: Any = None
@@ -337,6 +340,7 @@ class CacheInitParams:
     enable_kv_cache_events: bool = False
     is_eagle: bool = False
     tokens_max: Optional[int] = None
+    disable_finished_insert: bool = False
 
 
 def _event_hash(key: bytes) -> int:
@@ -473,7 +477,7 @@ class _Requests:
         length = self._committed(req) if kv_len_to_handle is None else kv_len_to_handle
         slots = self._row(req, length)
         protected = self._protected(req)
-        if self.disable or not is_insert:
+        if self.disable or not is_insert or self.disable_finished_insert:
             self._free(slots[protected:])
         else:
             tokens = (list(req.origin_input_ids) + list(req.output_ids))[:length]
@@ -540,6 +544,7 @@ class RadixCache(_Requests, BasePrefixCache):
 
     def __init__(self, params: CacheInitParams):
         self.disable, self.page_size = params.disable, params.page_size
+        self.disable_finished_insert = getattr(params, "disable_finished_insert", False)
         self.req_to_token_pool = params.req_to_token_pool
         self.token_to_kv_pool_allocator = params.token_to_kv_pool_allocator
         self.device = torch.device(getattr(self.token_to_kv_pool_allocator, "device", None) or "cpu")
