@@ -254,6 +254,13 @@ def test_keys_of_bigrams_are_refused():
         match(cache, [1, 2, 3], is_bigram=True)
 
 
+@pytest.mark.parametrize("kind", [RadixCache, lambda params: HiRadixCache(params, types.SimpleNamespace(size=8))])
+def test_caches_that_would_have_to_make_bigrams_are_refused(kind):
+    with pytest.raises(stemma.UnsupportedError, match="bigrams"):
+        kind(CacheInitParams(is_eagle=True, tokens_max=8))
+    assert kind(CacheInitParams(is_eagle=True, disable=True, tokens_max=8)).evictable_size() == 0
+
+
 def test_locks_move_tokens_between_the_sizes():
     cache = RadixCache.create_simulated()
     insert(cache, [1, 2, 3], [10, 20, 30])

@@ -55,6 +55,7 @@ NAMESPACES_OPEN_MAX = 256  # that a cache keeps open, the last used ones; what o
 
 PAGES_MAX = 1 << 20  # in one tree, where no pool says how many there can be; each costs 13 bytes when it opens
 EVENT_PAGES_MAX = 1 << 16  # of changes kept until take_events
+NO_BIGRAMS = "keys of bigrams are not cached"
 
 
 class RadixKey:
@@ -544,6 +545,8 @@ class RadixCache(_Requests, BasePrefixCache):
 
     def __init__(self, params: CacheInitParams):
         self.disable, self.page_size = params.disable, params.page_size
+        if getattr(params, "is_eagle", False) and not self.disable:  # SGLang has its caches make the bigrams
+            raise UnsupportedError(NO_BIGRAMS)
         self.disable_finished_insert = getattr(params, "disable_finished_insert", False)
         self.req_to_token_pool = params.req_to_token_pool
         self.token_to_kv_pool_allocator = params.token_to_kv_pool_allocator
@@ -578,7 +581,7 @@ class RadixCache(_Requests, BasePrefixCache):
 
     def _namespace_of(self, key: RadixKey) -> Optional[_stemma.SlotNamespace]:
         if getattr(key, "is_bigram", False):
-            raise UnsupportedError("keys of bigrams are not cached")
+            raise UnsupportedError(NO_BIGRAMS)
         return self._namespaces.open(_name_of(key))
 
     def _node(self, match) -> TreeNode:
