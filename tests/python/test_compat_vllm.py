@@ -280,6 +280,17 @@ def test_what_was_found_is_loaded_also_where_the_adapter_goes_meanwhile(store, t
     assert len(load.keys) == len(load.block_ids) == 2
 
 
+# As one that is to be told how likely each token of its prompt was: of pages that are loaded nobody would know.
+def test_a_request_that_is_to_read_no_cache_loads_nothing_and_is_saved(store):
+    tokens, engine = list(range(9)), Engine(store)
+    engine.step(engine.admit("a", tokens[:5]), 0, 5)
+    other = Engine(store)
+    request = other.admit("b", tokens, skip_reading_prefix_cache=True)
+    assert request.external == 0
+    other.step(request, 0, 9)
+    assert Engine(store).admit("c", tokens).external == 8
+
+
 def test_prompts_with_images_are_not_cached(store):
     tokens, engine = list(range(9)), Engine(store)
     engine.step(engine.admit("a", tokens, mm_features=["image"]), 0, 9)

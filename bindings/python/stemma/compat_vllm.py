@@ -160,9 +160,11 @@ class StemmaConnector(KVConnectorBase_V1):
         """Tokens beyond num_computed_tokens that can be loaded: whole pages, and never the last token.
 
         A page is there once every rank has marked it: the last layer is saved last. Changes nothing that is seen outside.
+        None for a request that vLLM itself finds nothing for, as where each token of its prompt is to be scored.
         """
         keys = self._keys_of(request)
-        loadable = (len(request.prompt_token_ids) - 1) // self._page_size if keys else 0
+        reads = bool(keys) and not getattr(request, "skip_reading_prefix_cache", False)
+        loadable = (len(request.prompt_token_ids) - 1) // self._page_size if reads else 0
         first = num_computed_tokens // self._page_size
         ranks = range(self._ranks)
         marked = self._store.exists([self._marker(key, rank) for key in keys[first:loadable] for rank in ranks])
