@@ -110,6 +110,24 @@ def test_what_the_engine_has_itself_is_gone_on_from(store):
     assert second.holds(request, 13)
 
 
+# The next prompt of a conversation repeats the answer, whose pages the engine has; no prompt had them before.
+def test_of_what_the_engine_has_itself_the_store_gets_what_it_lacks(store):
+    engine, tokens = Engine(store), list(range(100, 113))
+    turn = engine.admit("a", tokens[:6])
+    engine.step(turn, 0, 6)
+    turn.prompt_token_ids = tokens[:8]  # it answers with two tokens
+    for at, name in enumerate(LAYERS):
+        engine.caches[name][:, turn.pages[1], 2:] = 1000 * at + torch.tensor([106.0, 107.0])[:, None, None]
+    assert engine.holds(turn, 8)
+    engine.step(engine.admit("b", tokens, own=turn.pages), 8, 13)
+
+    other = Engine(store)
+    request = other.admit("c", tokens)
+    assert request.external == 12
+    other.step(request, 12, 13)
+    assert other.holds(request, 13)
+
+
 def test_the_last_token_is_always_computed(store):
     engine = Engine(store)
     engine.step(engine.admit("a", list(range(8))), 0, 8)

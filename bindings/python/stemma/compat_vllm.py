@@ -166,11 +166,14 @@ class StemmaConnector(KVConnectorBase_V1):
         reads = bool(keys) and not getattr(request, "skip_reading_prefix_cache", False)
         loadable = (len(request.prompt_token_ids) - 1) // self._page_size if reads else 0
         first = num_computed_tokens // self._page_size
-        ranks = range(self._ranks)
-        marked = self._store.exists([self._marker(key, rank) for key in keys[first:loadable] for rank in ranks])
-        found = marked // self._ranks
+        found = self._stored(keys[first:loadable])
         self._asked[request.request_id] = num_computed_tokens, keys
         return found * self._page_size, False
+
+    def _stored(self, keys: list[bytes]) -> int:
+        """How many pages, from the first one on, every rank has marked."""
+        ranks = range(self._ranks)
+        return self._store.exists([self._marker(key, rank) for key in keys for rank in ranks]) // self._ranks
 
     def _marker(self, key: bytes, rank: int) -> bytes:
         # The number is of the names of parts: what was marked under others could not be loaded.
@@ -179,7 +182,8 @@ class StemmaConnector(KVConnectorBase_V1):
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         """The request has pages now: those of num_external_tokens are to be loaded, behind what the engine had.
 
-        The request itself does not say what that was before it runs.
+        The request itself does not say what that was before it runs. Of that, too, the store may lack some: the answer of a
+        turn before, which no prompt had, or what it has lost. It is saved then, or all behind it would never be found.
         """
         own_tokens, keys = self._asked.get(request.request_id) or (0, self._keys_of(request))
         block_ids, count = _block_ids(blocks), num_external_tokens // self._page_size
@@ -188,7 +192,10 @@ class StemmaConnector(KVConnectorBase_V1):
             self._to_load.append(
                 PageMoves(request.request_id, keys[had : had + count], block_ids[had : had + count])
             )
-        self._seen[request.request_id] = _Seen(keys, block_ids, saved_pages=had + count)
+        own = keys[:had]
+        stored = self._stored(own)
+        saved_pages = had + count if stored == len(own) else stored
+        self._seen[request.request_id] = _Seen(keys, block_ids, saved_pages)
 
     def build_connector_meta(self, scheduler_output: Any) -> StemmaConnectorMetadata:
         """What is loaded before this step and saved after it: pages of prompts that are complete then.
