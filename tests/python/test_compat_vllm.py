@@ -373,6 +373,14 @@ def test_scheduler_and_worker_of_different_processes_share_redis(redis):
     assert StemmaConnector(config, "scheduler").get_num_new_matched_tokens(request, 0) == (8, False)
 
 
+def test_without_its_server_an_engine_computes():
+    down = stemma.PageStore.remote("redis://127.0.0.1:1", value_bytes=1024, deadline_us=100_000)
+    engine, tokens = Engine(down), list(range(9))
+    request = engine.admit("a", tokens)
+    assert request.external == 0 and engine.step(request, 0, 9) == set()
+    assert engine.admit("b", tokens, own=request.pages[:2]).external == 0
+
+
 def test_ranks_have_pages_of_their_own_and_all_must_have_them(store):
     def connector(role, rank):
         config = types.SimpleNamespace(

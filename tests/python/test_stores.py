@@ -92,6 +92,7 @@ def test_a_remote_store_is_everybodys(redis):
 def test_a_server_that_is_down_is_a_miss():
     store = stemma.PageStore.remote("redis://127.0.0.1:1", value_bytes=100, deadline_us=100_000)
     assert store.get("name") is None and not store.put("name", b"1")
+    assert store.exists(["name"]) == 0 and not store.remove("name")
     with pytest.raises(stemma.Error):
         stemma.PageStore.remote("ftp://127.0.0.1", value_bytes=100)
 

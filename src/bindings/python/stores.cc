@@ -172,7 +172,8 @@ std::int64_t Store::exists(const std::vector<std::string>& names) {
     identify(name, page);
     keys.push_back(page.identity.key);
   }
-  return value_of(open_store().lookup(keys, deadline()));
+  const Result<std::int64_t> found = open_store().lookup(keys, deadline());
+  return found.ok() ? *found : 0;  // who asks computes; the store says what was wrong
 }
 
 bool Store::remove(std::string_view name) {
@@ -312,7 +313,9 @@ void bind_stores(py::module_& module) {
           "False: no room, too long, or an error.")
       .def("get", &get, py::arg("name"), "The bytes, or None.")
       .def("exists", &exists, py::arg("names"),
-           "How many of `names`, from the first one on, seem to be there.")
+           "How many of `names`, from the first one on, seem to be there; 0 where the store does "
+           "not "
+           "answer.")
       .def(
           "remove",
           [](Store& self, const py::object& name) {
