@@ -425,6 +425,49 @@ def test_pages_are_hashed_in_chains_of_their_namespace():
     assert cache.get_last_hash_value(cache.root_node) is None and cache.get_prefix_hash_values(cache.root_node) == []
 
 
+KV_EVENTS = """
+import dataclasses
+class KVCacheEvent: pass
+@dataclasses.dataclass
+class BlockStored(KVCacheEvent):
+    block_hashes: list
+    parent_block_hash: object
+    token_ids: list
+    block_size: int
+    lora_id: object
+    MEDIUM
+@dataclasses.dataclass
+class BlockRemoved(KVCacheEvent):
+    block_hashes: list
+    MEDIUM
+class AllBlocksCleared(KVCacheEvent): pass
+"""
+
+AS_ITS_PUBLISHER_TAKES_THEM = """
+from sglang.srt.disaggregation import kv_events
+from stemma.compat_sglang import EvictParams, InsertParams, RadixCache, RadixKey
+cache = RadixCache.create_simulated(enable_kv_cache_events=True)
+events = []
+for change in (
+    lambda: cache.insert(InsertParams(RadixKey([1, 2]))),
+    lambda: cache.evict(EvictParams(1)),
+    lambda: cache.reset(),
+):
+    change()
+    events += cache.take_events()
+assert {type(event) for event in events} >= {kv_events.BlockStored, kv_events.BlockRemoved, kv_events.AllBlocksCleared}
+assert all(isinstance(event, kv_events.KVCacheEvent) for event in events)
+assert {getattr(event, "medium", None) for event in events} == MEDIA
+"""
+
+
+# Its publisher encodes these and no others; the first ones did not say where pages lie.
+@pytest.mark.parametrize("medium, media", [("medium: object = None", '{"GPU", None}'), ("", "{None}")])
+def test_events_are_sglangs_own_where_it_is_installed(tmp_path, medium, media):
+    modules = {"disaggregation/kv_events": KV_EVENTS.replace("MEDIUM", medium)}
+    run_beside_sglang(tmp_path, AS_ITS_PUBLISHER_TAKES_THEM.replace("MEDIA", media), modules)
+
+
 def test_sizes_are_told_in_words(capsys):
     served = Served()
     served.cache.insert(InsertParams(RadixKey([1, 2, 3]), served.slots.alloc(3)))
@@ -522,14 +565,19 @@ assert not storage.exists("h")
 """
 
 
-def test_they_are_sglangs_own_kinds_where_it_is_installed(tmp_path):
-    package = tmp_path / "sglang" / "srt" / "mem_cache"
-    package.mkdir(parents=True)
-    for name, text in SGLANG.items():
-        (package / f"{name}.py").write_text(text)
-    words = [sys.executable, "-c", AS_SGLANG_MAKES_THEM, str(tmp_path / "disk")]
+def run_beside_sglang(tmp_path, script, modules, *arguments):
+    for name, text in modules.items():
+        module = tmp_path / "sglang" / "srt" / f"{name}.py"
+        module.parent.mkdir(parents=True, exist_ok=True)
+        module.write_text(text)
     path = os.pathsep.join([str(tmp_path), *sys.path])
+    words = [sys.executable, "-c", script, *arguments]
     subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, check=True)
+
+
+def test_they_are_sglangs_own_kinds_where_it_is_installed(tmp_path):
+    modules = {f"mem_cache/{name}": text for name, text in SGLANG.items()}
+    run_beside_sglang(tmp_path, AS_SGLANG_MAKES_THEM, modules, str(tmp_path / "disk"))
 
 
 # Events.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
+import inspect
 import itertools
 import json
 import logging
@@ -48,6 +49,30 @@ try:
 except ImportError:
 
     class HiCacheStorage:
+        pass
+
+
+try:
+    # They are what its publisher knows to encode.
+    from sglang.srt.disaggregation.kv_events import AllBlocksCleared, BlockRemoved, BlockStored
+except ImportError:
+
+    @dataclasses.dataclass
+    class BlockStored:
+        block_hashes: list[int]
+        parent_block_hash: Optional[int]
+        token_ids: list[int]
+        block_size: int
+        lora_id: Optional[int]
+        medium: str = "GPU"
+
+    @dataclasses.dataclass
+    class BlockRemoved:
+        block_hashes: list[int]
+        medium: str = "GPU"
+
+    @dataclasses.dataclass
+    class AllBlocksCleared:
         pass
 
 
@@ -305,25 +330,8 @@ class MatchResult(NamedTuple):
     cache_actions: tuple = ()
 
 
-@dataclasses.dataclass
-class BlockStored:
-    block_hashes: list[int]
-    parent_block_hash: Optional[int]
-    token_ids: list[int]
-    block_size: int
-    lora_id: Optional[int] = None
-    medium: str = "GPU"
-
-
-@dataclasses.dataclass
-class BlockRemoved:
-    block_hashes: list[int]
-    medium: str = "GPU"
-
-
-@dataclasses.dataclass
-class AllBlocksCleared:
-    pass
+# An event of SGLang's own class says where pages lie, unless it is of the first version.
+_MEDIUM = {"medium": "GPU"} if "medium" in inspect.signature(BlockStored).parameters else {}
 
 
 @dataclasses.dataclass
@@ -669,12 +677,12 @@ class RadixCache(_Requests, BasePrefixCache):
             if kind == "cleared":
                 events.append(AllBlocksCleared())
             elif kind == "removed":
-                events.extend(BlockRemoved([one]) for one in hashes)
+                events.extend(BlockRemoved([one], **_MEDIUM) for one in hashes)
             else:
                 texts = numpy.asarray(tokens).reshape(-1, self.page_size).tolist()
                 parents = [None if parent is None else _event_hash(parent), *hashes[:-1]]
                 events.extend(
-                    BlockStored([one], before, text, self.page_size)
+                    BlockStored([one], before, text, self.page_size, None, **_MEDIUM)
                     for one, before, text in zip(hashes, parents, texts)
                 )
         return events
