@@ -531,6 +531,22 @@ def test_caches_of_another_shape_are_refused(store):
         Engine(store).worker.register_kv_caches({"layer.0": torch.zeros((PAGES, PAGE, 24))})
 
 
+# A page of vLLM's scheduler has the tokens of as many pages as there are ranks then: under the key of one page's tokens
+# would lie what was computed for others.
+@pytest.mark.parametrize("kind", ["decode", "prefill"])
+def test_ranks_that_share_a_context_are_refused(store, kind):
+    def connector(ranks):
+        parallel = types.SimpleNamespace(rank=0, world_size=2, **{f"{kind}_context_parallel_size": ranks})
+        config = types.SimpleNamespace(
+            cache_config=types.SimpleNamespace(block_size=PAGE), parallel_config=parallel
+        )
+        return StemmaConnector(config, "scheduler", store=store, namespace=bytes(32))
+
+    assert connector(1).shutdown() is None
+    with pytest.raises(stemma.UnsupportedError, match=f"{kind}_context_parallel_size"):
+        connector(2)
+
+
 def test_hybrid_models_are_refused(store):
     engine = Engine(store)
     request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * 8, num_computed_tokens=0)

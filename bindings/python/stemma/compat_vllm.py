@@ -21,7 +21,7 @@ import torch
 
 from . import _stemma
 from ._stores import open_store
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, UnsupportedError
 
 try:
     from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
@@ -87,6 +87,13 @@ def _namespace_of(given: Any, vllm_config: Any) -> bytes:
     return digest
 
 
+def _check_parallel(parallel_config: Any) -> None:
+    """Where ranks share a context, a page of the scheduler has the tokens of a page of each of them."""
+    for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
+        if (getattr(parallel_config, name, None) or 1) > 1:
+            raise UnsupportedError(f"{name}: pages that several ranks have a part of the tokens of are not cached")
+
+
 class StemmaConnector(KVConnectorBase_V1):
     """Options are read from kv_transfer_config.kv_connector_extra_config, or given here:
 
@@ -114,6 +121,7 @@ class StemmaConnector(KVConnectorBase_V1):
         self._pages_first = options.get("pages_first", False)
         # Each rank of a model has its own part of every page, and all have the same options.
         parallel_config = getattr(vllm_config, "parallel_config", None)
+        _check_parallel(parallel_config)
         self._rank = getattr(parallel_config, "rank", 0)
         self._ranks = getattr(parallel_config, "world_size", 1)
         # Steps that are planned before the outcome of a load is known, its own among them.
