@@ -531,6 +531,18 @@ def test_caches_of_another_shape_are_refused(store):
         Engine(store).worker.register_kv_caches({"layer.0": torch.zeros((PAGES, PAGE, 24))})
 
 
+# As where a kernel knows smaller ones only: page 3 of the scheduler is then two others of the tensor.
+@pytest.mark.parametrize(
+    "shape, pages_first",
+    [((2, 2 * PAGES, PAGE // 2, 1, 3), False), ((2 * PAGES, 2, PAGE // 2, 1, 3), True), ((2 * PAGES, PAGE // 2, 3), True)],
+)
+def test_caches_with_pages_of_another_size_are_refused(store, shape, pages_first):
+    config = types.SimpleNamespace(cache_config=types.SimpleNamespace(block_size=PAGE))
+    worker = StemmaConnector(config, "worker", store=store, namespace=bytes(32), pages_first=pages_first)
+    with pytest.raises(stemma.InvalidArgumentError, match="tokens a page"):
+        worker.register_kv_caches({"layer.0": torch.zeros(shape)})
+
+
 # A page of vLLM's scheduler has the tokens of as many pages as there are ranks then: under the key of one page's tokens
 # would lie what was computed for others.
 @pytest.mark.parametrize("kind", ["decode", "prefill"])

@@ -268,7 +268,14 @@ class StemmaConnector(KVConnectorBase_V1):
         # As many bytes may mean something else: heads before tokens, another type of numbers.
         for name, layer in kv_caches.items():
             page = self._page(layer, 0)
+            self._check_page(name, page)
             self._forms[name] = f"/{page.dtype}/{'x'.join(map(str, page.shape))}".encode()
+
+    def _check_page(self, name: str, page: torch.Tensor) -> None:
+        """Where kernels know smaller pages only, vLLM makes the tensor of these: its scheduler's ids mean others of it."""
+        says_tokens = self._pages_first or page.dim() > 2  # else a page of K is a row
+        if says_tokens and self._page_size not in page.shape[-3:-1]:
+            raise InvalidArgumentError(f"{name}: {tuple(page.shape)} has not {self._page_size} tokens a page")
 
     def _page(self, layer: torch.Tensor, block_id: int) -> torch.Tensor:
         return layer[block_id] if self._pages_first else layer[:, block_id]
