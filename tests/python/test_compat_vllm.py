@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import stemma  # noqa: E402
+from stemma._stores import open_store  # noqa: E402
 from stemma.compat_vllm import PageMoves, StemmaConnector, StemmaConnectorMetadata  # noqa: E402
 
 PAGE, LAYERS, PAGES = 4, ["layer.0", "layer.1"], 16
@@ -371,6 +372,16 @@ def test_scheduler_and_worker_of_different_processes_share_redis(redis):
     )
     request = types.SimpleNamespace(request_id="b", prompt_token_ids=tokens)
     assert StemmaConnector(config, "scheduler").get_num_new_matched_tokens(request, 0) == (8, False)
+
+
+# All requests of an engine wait while its scheduler asks a server that hangs.
+@pytest.mark.parametrize("said, deadline_us", [({}, 250_000), ({"deadline_us": 40_000}, 40_000)])
+def test_a_call_of_a_server_is_short(monkeypatch, said, deadline_us):
+    given = {}
+    kept = types.SimpleNamespace(remote=lambda url, **options: given.update(options))
+    monkeypatch.setattr("stemma._stores._stemma", types.SimpleNamespace(PageStore=kept))
+    open_store({"remote": "redis://cache:6379", "value_bytes": 1024, **said})
+    assert given == {"value_bytes": 1024, "secret": "", "deadline_us": deadline_us}
 
 
 def test_without_its_server_an_engine_computes():

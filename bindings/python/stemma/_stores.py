@@ -10,14 +10,19 @@ from . import _stemma
 from .errors import InvalidArgumentError
 
 
+# Of a call of a server. An engine's scheduler waits for it, and with it all requests: a server that hangs is asked again and
+# again, seldom in the end, to find out when it is back.
+REMOTE_DEADLINE_US = 250_000
+
+
 def open_store(options: Mapping[str, Any]) -> Any:
-    """remote, a URL of Redis, and secret; or directory and bytes_max, of a disk. value_bytes for both.
+    """remote, a URL of Redis, secret and deadline_us; or directory and bytes_max, of a disk. value_bytes for both.
 
     A directory is opened once a process: engines have a connector for each of their halves.
     """
     if "remote" in options:
-        secret = options.get("secret", "")
-        return _stemma.PageStore.remote(options["remote"], value_bytes=options["value_bytes"], secret=secret)
+        more = {"secret": options.get("secret", ""), "deadline_us": options.get("deadline_us", REMOTE_DEADLINE_US)}
+        return _stemma.PageStore.remote(options["remote"], value_bytes=options["value_bytes"], **more)
     return _DiskShare(options["directory"], options["value_bytes"], options["bytes_max"])
 
 
