@@ -1182,6 +1182,18 @@ def test_suffixes_tell_ranks_apart(storage):
     assert not storage.exists("h0") and storage.get_stats()["values"] == 0
 
 
+# Codes of either kind of 8-bit floats lie in host memory as bytes.
+def test_pages_of_another_kind_of_codes_are_not_found(storage):
+    def opened(dtype):
+        made = StemmaHiCacheStorage(store=storage._store, suffix=storage._suffix)
+        device_pool = types.SimpleNamespace(dtype=dtype, store_dtype=torch.uint8)
+        made.register_mem_pool_host(HostPages(dtype=torch.uint8, device_pool=device_pool))
+        return made
+
+    assert opened("torch.float8_e4m3fn").batch_set_v1(["h0"], torch.arange(4)) == [True]
+    assert opened("torch.float8_e4m3fn").exists("h0") and not opened("torch.float8_e5m2").exists("h0")
+
+
 def test_pages_of_another_form_are_not_found(storage):
     def opened(**form):
         made = StemmaHiCacheStorage(store=storage._store, suffix=storage._suffix)

@@ -977,6 +977,8 @@ def _form_of(pool: Any) -> str:
     """How a host pool lays out a page and what of: the same length of bytes of another form is another page."""
     flat = pool.get_dummy_flat_data_page()
     fields = {"layout": getattr(pool, "layout", None), "dtype": flat.dtype, "numbers": flat.numel()}
+    # What the bytes of codes mean, only the pool on the device says.
+    fields["device_dtype"] = getattr(getattr(pool, "device_pool", None), "dtype", None)
     for name in ("page_size", "layer_num", "head_num", "head_dim", "kv_lora_rank", "qk_rope_head_dim"):
         fields[name] = getattr(pool, name, None)
     return "".join(f"_{name}={value}" for name, value in fields.items() if value is not None)
