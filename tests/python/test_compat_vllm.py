@@ -16,8 +16,8 @@ PAGE, LAYERS, PAGES = 4, ["layer.0", "layer.1"], 16
 class Engine:
     """As much of vLLM as a connector meets: pages of requests, caches of layers, and steps over them."""
 
-    def __init__(self, store, **options):
-        config = types.SimpleNamespace(cache_config=types.SimpleNamespace(block_size=PAGE))
+    def __init__(self, store, cache=None, **options):
+        config = types.SimpleNamespace(cache_config=types.SimpleNamespace(block_size=PAGE, **(cache or {})))
         options = {"namespace": bytes(32), **options}
         self.scheduler = StemmaConnector(config, "scheduler", store=store, **options)
         self.worker = StemmaConnector(config, "worker", store=store, **options)
@@ -535,6 +535,15 @@ def test_pages_of_another_form_are_not_loaded_and_stay_for_their_own(store, form
     assert other.worker.get_block_ids_with_load_errors() == set(request.pages[:2])
     assert not any(cache.any() for cache in other.caches.values())
     assert all(is_saved(engine, key) for key in stemma.page_keys(tokens, PAGE, bytes(32)))
+
+
+# Codes of either kind of 8-bit floats are bytes of a tensor of bytes.
+def test_pages_of_another_kind_of_codes_are_not_found(store):
+    tokens, engine = list(range(9)), Engine(store, {"cache_dtype": "fp8_e4m3"})
+    engine.step(engine.admit("a", tokens), 0, 9)
+    assert Engine(store, {"cache_dtype": "fp8_e4m3"}).admit("b", tokens).external == 8
+    assert Engine(store, {"cache_dtype": "fp8_e5m2"}).admit("b", tokens).external == 0
+    assert Engine(store, {"cache_dtype": "auto"}).admit("b", tokens).external == 0
 
 
 def test_caches_of_another_shape_are_refused(store):

@@ -119,6 +119,9 @@ class StemmaConnector(KVConnectorBase_V1):
             raise InvalidArgumentError("page_size: is wanted where vllm_config has no block_size")
         self._namespace = _namespace_of(options.get("namespace"), vllm_config)
         self._pages_first = options.get("pages_first", False)
+        # Tensors of codes are of bytes, whatever these mean.
+        codes = getattr(cache_config, "cache_dtype", None) or "auto"
+        self._codes = b"" if codes == "auto" else f"/{codes}".encode()
         # Each rank of a model has its own part of every page, and all have the same options.
         parallel_config = getattr(vllm_config, "parallel_config", None)
         _check_parallel(parallel_config)
@@ -185,7 +188,7 @@ class StemmaConnector(KVConnectorBase_V1):
 
     def _marker(self, key: bytes, rank: int) -> bytes:
         # The number is of the names of parts: what was marked under others could not be loaded.
-        return key + self._part(rank) + b"/whole2"
+        return key + self._part(rank) + b"/whole2" + self._codes
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         """The request has pages now: those of num_external_tokens are to be loaded, behind what the engine had.
@@ -269,7 +272,7 @@ class StemmaConnector(KVConnectorBase_V1):
         for name, layer in kv_caches.items():
             page = self._page(layer, 0)
             self._check_page(name, page)
-            self._forms[name] = f"/{page.dtype}/{'x'.join(map(str, page.shape))}".encode()
+            self._forms[name] = f"/{page.dtype}/{'x'.join(map(str, page.shape))}".encode() + self._codes
 
     def _check_page(self, name: str, page: torch.Tensor) -> None:
         """Where kernels know smaller pages only, vLLM makes the tensor of these: its scheduler's ids mean others of it."""
