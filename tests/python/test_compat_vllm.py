@@ -546,6 +546,14 @@ def test_pages_of_another_kind_of_codes_are_not_found(store):
     assert Engine(store, {"cache_dtype": "auto"}).admit("b", tokens).external == 0
 
 
+# They are of the first step of an engine: with another's its pages are other numbers.
+def test_codes_whose_scales_an_engine_finds_itself_are_refused(store):
+    with pytest.raises(stemma.UnsupportedError, match="calculate_kv_scales"):
+        Engine(store, {"cache_dtype": "fp8", "calculate_kv_scales": True})
+    Engine(store, {"cache_dtype": "fp8", "calculate_kv_scales": False})
+    Engine(store, {"cache_dtype": "auto", "calculate_kv_scales": True})
+
+
 def test_caches_of_another_shape_are_refused(store):
     with pytest.raises(stemma.InvalidArgumentError, match="pages_first"):
         Engine(store).worker.register_kv_caches({"layer.0": torch.zeros((PAGES, PAGE, 24))})

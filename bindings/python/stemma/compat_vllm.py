@@ -87,6 +87,16 @@ def _namespace_of(given: Any, vllm_config: Any) -> bytes:
     return digest
 
 
+def _codes_of(cache_config: Any) -> bytes:
+    """A part of names: tensors of codes are of bytes, whatever these mean."""
+    codes = getattr(cache_config, "cache_dtype", None) or "auto"
+    if codes == "auto":
+        return b""
+    if getattr(cache_config, "calculate_kv_scales", False):
+        raise UnsupportedError("calculate_kv_scales: every engine has scales of its own then, and pages mean others in each")
+    return f"/{codes}".encode()
+
+
 def _check_parallel(parallel_config: Any) -> None:
     """Where ranks share a context, a page of the scheduler has the tokens of a page of each of them."""
     for name in ("decode_context_parallel_size", "prefill_context_parallel_size"):
@@ -119,9 +129,7 @@ class StemmaConnector(KVConnectorBase_V1):
             raise InvalidArgumentError("page_size: is wanted where vllm_config has no block_size")
         self._namespace = _namespace_of(options.get("namespace"), vllm_config)
         self._pages_first = options.get("pages_first", False)
-        # Tensors of codes are of bytes, whatever these mean.
-        codes = getattr(cache_config, "cache_dtype", None) or "auto"
-        self._codes = b"" if codes == "auto" else f"/{codes}".encode()
+        self._codes = _codes_of(cache_config)
         # Each rank of a model has its own part of every page, and all have the same options.
         parallel_config = getattr(vllm_config, "parallel_config", None)
         _check_parallel(parallel_config)
