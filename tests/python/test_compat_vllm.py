@@ -1,5 +1,6 @@
 """stemma.compat_vllm keeps the contract of a vLLM connector: driven as vLLM drives one, by a stand-in of it."""
 
+import json
 import types
 
 import pytest
@@ -504,6 +505,13 @@ def test_without_a_namespace_models_share_nothing(store):
 
     assert connector()._namespace == connector()._namespace != connector(model="n")._namespace
     assert connector()._namespace != connector(dtype=torch.float16)._namespace
+
+    # As --hf-overrides has them: positions of a longer context are other ones.
+    def config(**fields):
+        return types.SimpleNamespace(to_json_string=lambda: json.dumps(fields))
+
+    stretched = connector(hf_config=config(rope_scaling={"rope_type": "yarn", "factor": 4}))
+    assert connector(hf_config=config(rope_scaling=None))._namespace != stretched._namespace
 
 
 def test_a_namespace_may_be_written_in_json(store):

@@ -77,6 +77,9 @@ def _namespace_of(given: Any, vllm_config: Any) -> bytes:
         model, cache = (getattr(vllm_config, name, None) for name in ("model_config", "cache_config"))
         fields = [str(getattr(model, name, None)) for name in ("model", "revision", "dtype", "quantization")]
         fields += [str(getattr(cache, "cache_dtype", None))]
+        # Of the model as it runs: with what was overridden, as how its positions are stretched.
+        described = getattr(getattr(model, "hf_config", None), "to_json_string", None)
+        fields += [] if described is None else [described()]
         return hashlib.sha256(json.dumps(fields).encode()).digest()
     try:
         digest = bytes.fromhex(given) if isinstance(given, str) else bytes(given)
