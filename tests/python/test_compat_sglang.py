@@ -1102,6 +1102,19 @@ def test_host_copies_are_of_their_namespace():
     assert match(tiered.cache, [1, 2, 3], "b").host_hit_length == match(tiered.cache, [1, 2, 3]).host_hit_length == 0
 
 
+# Also while somebody keeps the exception, and with it what the call had.
+def test_a_copy_that_fails_amid_an_eviction_leaves_nothing_locked(monkeypatch):
+    tiered = Tiered("write_back")
+    tiered.store([1, 2, 3])
+    tiered.store([4, 5])
+    monkeypatch.setattr(tiered.copies, "backup", refuse)
+    with pytest.raises(RuntimeError, match="no copy") as raised:
+        tiered.cache.evict(EvictParams(5))
+    assert (tiered.cache.protected_size(), tiered.cache.evictable_size()) == (0, 5), raised
+    monkeypatch.undo()
+    assert tiered.cache.evict(EvictParams(5)).num_tokens_evicted == 5
+
+
 def test_write_back_knows_the_namespace_of_what_goes():
     tiered = Tiered("write_back")
     for name in ("a", None, "b"):

@@ -868,13 +868,15 @@ class HiRadixCache(RadixCache):
 
     def _back_up_coldest(self, tokens: int) -> None:
         leaves = []
-        while tokens > 0 and (leaf := self._index.lock_coldest()) is not None:
-            leaves.append(leaf[1])
-            tokens -= leaf[0]
-        for match in leaves:
-            self._back_up(match, self._namespaces.name_of(match.namespace), match.tokens)
-        for match in reversed(leaves):
-            match.unlock()
+        try:
+            while tokens > 0 and (leaf := self._index.lock_coldest()) is not None:
+                leaves.append(leaf[1])
+                tokens -= leaf[0]
+            for match in leaves:
+                self._back_up(match, self._namespaces.name_of(match.namespace), match.tokens)
+        finally:
+            for match in reversed(leaves):
+                match.unlock()
 
     def evict_host(self, num_tokens: int) -> int:
         """Frees the coldest host copies; how many tokens."""
