@@ -202,6 +202,8 @@ Result<ServerOptions> ServeCommand::server_options() const {
 }
 
 Status ServeCommand::run() {
+  // Whoever reads what it logs may go: that costs the log, not the answers and the cache.
+  ::signal(SIGPIPE, SIG_IGN);
   EndSignals signals;
   if (log_format_ == "json") set_log_format(LogFormat::kJson);
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<RankGroup> ranks, model_flags_.open_ranks());

@@ -1,12 +1,16 @@
 // stemma serve: how signals end it, and with what it does not begin.
+#include <fcntl.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
 #include "cli/program.h"
+#include "http/http_client.h"
 #include "server/served_program.h"
 
 namespace stemma {
@@ -16,6 +20,24 @@ TEST(Serve, AnEndIsTakenFromTheServerAlone) {
   ServedProgram server({});
   ASSERT_GT(server.port(), 0);
   server.send(SIGUSR1);  // by which the server tells itself that it has ended
+  EXPECT_EQ(server.stop(), 0);
+}
+
+// As where a shell's `stemma serve 2>&1 | head` has seen enough.
+TEST(Serve, OutlivesTheReaderOfItsLog) {
+  std::array<int, 2> log = {};
+  ASSERT_EQ(pipe2(log.data(), O_CLOEXEC), 0);
+  ServedProgram server({}, log[1]);
+  close(log[0]);
+  close(log[1]);
+  ASSERT_GT(server.port(), 0);
+  auto client = HttpClient::connect({"127.0.0.1", server.port()});
+  ASSERT_TRUE(client.ok());
+  for (int i = 0; i < 2; ++i) {  // each has its line in the log
+    const auto answer = client->ask("GET", "/v1/models", "");
+    ASSERT_TRUE(answer.ok()) << to_string(answer.error());
+    EXPECT_EQ(answer->status, 200);
+  }
   EXPECT_EQ(server.stop(), 0);
 }
 

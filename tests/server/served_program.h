@@ -20,15 +20,15 @@ namespace stemma {
 
 class ServedProgram {
  public:
-  // `flags` as a person would type them, one word each.
-  explicit ServedProgram(const std::vector<std::string>& flags) {
+  // `flags` as a person would type them, one word each. `log`: a descriptor that it writes its log
+  // to; -1: it goes nowhere.
+  explicit ServedProgram(const std::vector<std::string>& flags, int log = -1) {
     std::array<int, 2> out = {};
     if (pipe(out.data()) != 0) return;
     process_ = fork();
     if (process_ == 0) {
       dup2(out[1], STDOUT_FILENO);
-      const int nowhere = open("/dev/null", O_WRONLY);
-      dup2(nowhere, STDERR_FILENO);
+      dup2(log >= 0 ? log : open("/dev/null", O_WRONLY), STDERR_FILENO);
       std::string program = std::string(STEMMA_BINARY_DIR) + "/stemma";
       std::vector<std::string> words = {program, "serve", "--port", "0"};
       words.insert(words.end(), flags.begin(), flags.end());
