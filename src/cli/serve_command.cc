@@ -21,22 +21,32 @@
 
 namespace stemma {
 
-// Signals that end a server, and the one by which it says that it has ended.
+// Signals that end a server, and the one by which it says that it has ended. While it loads, which
+// may take minutes, nothing is in flight and nothing to be settled: a signal ends the process at
+// once, on a thread that waits for it.
 class EndSignals {
  public:
-  // From now on they wait to be asked for. REQUIRES: no other thread has been started.
+  // From now on they end the process. REQUIRES: no other thread has been started.
   EndSignals() {
     sigemptyset(&set_);
     for (const int signal : {SIGINT, SIGTERM, kEnded}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    loading_ = std::jthread([this] { end_while_loading(); });
+  }
+  ~EndSignals() { hold(); }
+
+  // From now on they wait to be asked for.
+  void hold() {
+    if (!loading_.joinable()) return;
+    held_ = true;
+    kill(getpid(), kEnded);  // wakes the thread
+    loading_.join();
   }
 
-  // Waits for the next one; false if the server has ended.
+  // Waits for the next one; false if the server has ended. REQUIRES: hold() was called.
   bool wait() const {
     for (;;) {
-      int signal = 0;
-      if (sigwait(&set_, &signal) != 0) continue;
-      if (signal != kEnded) return true;
+      if (next() != kEnded) return true;
       if (ended_) return false;  // else it was somebody else's
     }
   }
@@ -48,8 +58,39 @@ class EndSignals {
 
  private:
   static constexpr int kEnded = SIGUSR1;
+
+  int next() const {
+    int signal = 0;
+    while (sigwait(&set_, &signal) != 0) continue;
+    return signal;
+  }
+
+  void end_while_loading() const {
+    for (;;) {
+      const int signal = next();
+      if (held_) {
+        if (signal != kEnded) kill(getpid(), signal);  // it is wait's
+        return;
+      }
+      if (signal != kEnded) end_by(signal);
+    }
+  }
+
+  // As if the signal had not been blocked, nor ignored, as shells have it of what runs behind them.
+  static void end_by(int signal) {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    ::signal(signal, SIG_DFL);
+    raise(signal);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    _exit(128 + signal);  // of the first process of a container, which signals do not end
+  }
+
   sigset_t set_;
   std::atomic<bool> ended_ = false;
+  std::atomic<bool> held_ = false;
+  std::jthread loading_;
 };
 
 namespace {
@@ -209,7 +250,10 @@ Status ServeCommand::run() {
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<RankGroup> ranks, model_flags_.open_ranks());
   Result<ServedModelOptions> model_options = this->model_options();
   const auto device = model_flags_.open_device(ranks.get());
-  if (follows(ranks.get())) return follow(std::move(model_options), device, *ranks);
+  if (follows(ranks.get())) {
+    signals.hold();  // rank 0 ends it
+    return follow(std::move(model_options), device, *ranks);
+  }
   if (!model_options.ok()) return told(ranks.get(), model_options.error());
   const Result<ServerOptions> options = server_options();
   if (!options.ok()) return told(ranks.get(), options.error());
@@ -224,6 +268,7 @@ Status ServeCommand::run() {
 Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
                            EndSignals& signals) const {
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::open(options, served));
+  signals.hold();
   std::cout << fmt::format("stemma: {} on http://{}:{}", options.api.model_name, host_of(host_),
                            server->port())
             << std::endl;

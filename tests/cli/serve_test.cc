@@ -2,19 +2,32 @@
 #include <fcntl.h>
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <random>
 #include <string>
 #include <utility>
 
+#include "base/temp_directory.h"
 #include "cli/program.h"
 #include "http/http_client.h"
 #include "server/served_program.h"
 
 namespace stemma {
 namespace {
+
+pid_t start_in_shell(const std::string& command, int log) {
+  const pid_t process = fork();
+  if (process != 0) return process;
+  dup2(log, STDERR_FILENO);
+  execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+  _exit(127);
+}
 
 TEST(Serve, AnEndIsTakenFromTheServerAlone) {
   ServedProgram server({});
@@ -39,6 +52,31 @@ TEST(Serve, OutlivesTheReaderOfItsLog) {
     EXPECT_EQ(answer->status, 200);
   }
   EXPECT_EQ(server.stop(), 0);
+}
+
+// Loading a model may take minutes. Here it is a prefix to share, whose one long word takes the
+// tokenizer many seconds; the line in the log says that it has begun.
+TEST(Serve, ASignalEndsItWhileItLoads) {
+  const TempDirectory directory;
+  std::ofstream prefixes(directory.file("prefixes"));
+  std::minstd_rand letters(1);
+  prefixes << R"({"prompt":")";
+  for (int i = 0; i < (15 << 20); ++i) prefixes << static_cast<char>('a' + letters() % 26);
+  prefixes << R"("})" << std::endl;
+  std::array<int, 2> log = {};
+  ASSERT_EQ(pipe2(log.data(), O_CLOEXEC), 0);
+  const std::string command = "exec " STEMMA_BINARY_DIR "/stemma serve --port 0 --disk " +
+                              directory.file("disk") + " --shared-prefixes " +
+                              directory.file("prefixes");
+  const pid_t process = start_in_shell(command, log[1]);
+  close(log[1]);
+  char first = 0;
+  ASSERT_EQ(read(log[0], &first, 1), 1);
+  kill(process, SIGTERM);
+  int status = 0;
+  ASSERT_EQ(waitpid(process, &status, 0), process);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+  close(log[0]);
 }
 
 // What somebody typed for a reason never means the same as nothing.
