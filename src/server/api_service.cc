@@ -28,6 +28,9 @@ std::string request_id_of(const HttpRequest& request) {
   return std::all_of(given->begin(), given->end(), is_plain) ? *given : "";
 }
 
+// Of a body that is prepared in some 50 ms at most: a text takes up to a second a MB.
+constexpr std::int64_t kShortBodyBytes = 64 << 10;
+
 // Adapters that wait to be read.
 constexpr std::int64_t kAdaptersLoadingMax = 16;
 
@@ -64,6 +67,8 @@ ApiService::ApiService(ServedModel& model, ApiOptions options)
       ids_(machine_entropy()),
       started_s_(wall_clock_seconds()),
       work_(std::make_unique<WorkThread>(WorkThread::Limits{
+          .works = options_.preparing_max, .bytes = options_.preparing_bytes_max})),
+      long_work_(std::make_unique<WorkThread>(WorkThread::Limits{
           .works = options_.preparing_max, .bytes = options_.preparing_bytes_max})),
       loading_(std::make_unique<WorkThread>(
           WorkThread::Limits{.works = kAdaptersLoadingMax, .bytes = kAdaptersLoadingMax})),
@@ -202,6 +207,7 @@ void ApiService::gone(ExchangeId exchange) {
     STEMMA_LOG(kWarning, "server.cancel_lost", kv("request_id", found->second.request_id));
   }
   work_->withdraw(exchange);
+  long_work_->withdraw(exchange);
   loading_->withdraw(exchange);
   if (found->second.writing && !writing_->withdraw(exchange)) {
     leaving_.insert(exchanges_.extract(found));
@@ -258,7 +264,8 @@ void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
       if (exchanges_.contains(exchange)) finish();
     });
   };
-  if (work_->try_post(std::move(posted))) return;
+  WorkThread& thread = found->second.body_bytes > kShortBodyBytes ? *long_work_ : *work_;
+  if (thread.try_post(std::move(posted))) return;
   refuse(exchange, overloaded("too many requests wait to be read"));
 }
 

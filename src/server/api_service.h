@@ -1,7 +1,7 @@
 // ApiService: which path does what. It reads requests, has them prepared and computed, and passes
 // answers on as they come.
 //
-//   I/O thread ──body──► work thread ──job──► I/O thread ──► engine's thread
+//   I/O thread ──body──► work threads ──job──► I/O thread ──► engine's thread
 //   I/O thread ◄───────────────────────updates, once a step────────────┘
 //   I/O thread ──update that takes long──► writing thread ──what to say──► I/O thread
 //
@@ -12,8 +12,10 @@
 //
 // Thread:     the I/O thread, but for what is said to run on another.
 // Memory:     one entry an exchange.
-// Cost:       a look-up a request; texts are parsed and tokenised on the work thread, and what is
-//             long to write is written there or on the writing thread: streams wait for neither.
+// Cost:       a look-up a request; texts are parsed and tokenised on a work thread, and what is
+// long
+//             to write is written there or on the writing thread: streams wait for neither. Short
+//             requests have a work thread of their own: they do not wait for long ones.
 // Not here:   sockets (http/), the shape of JSON (openai/), the engine's thread (ServingLoop).
 #pragma once
 
@@ -49,7 +51,7 @@ struct ApiOptions {
   std::string model_name;
   // Answers that wait or run at once: more are refused with 429 at once.
   std::int64_t answers_max = 1024;
-  // Requests that wait to be parsed, and bytes of their bodies.
+  // Requests that wait to be parsed, long ones and the others each, and bytes of their bodies.
   std::int64_t preparing_max = 1024;
   std::int64_t preparing_bytes_max = 256 << 20;
   KeyBook keys;
@@ -92,6 +94,7 @@ class ApiService final : public HttpService {
   // Any thread, once nothing is begun any more: waits for the work threads and ends them.
   void stop_preparing() {
     work_.reset();
+    long_work_.reset();
     loading_.reset();
     writing_.reset();
   }
@@ -167,8 +170,8 @@ class ApiService final : public HttpService {
   void load_adapter(ExchangeId exchange, HttpRequest&& request);
   void unload_adapter(ExchangeId exchange, HttpRequest&& request);
 
-  // Runs `work` on the work thread, and what it returns on the I/O thread, if the exchange is still
-  // open then.
+  // Runs `work` on one of the work threads, and what it returns on the I/O thread, if the exchange
+  // is still open then.
   using Finish = std::function<void()>;
   void work(ExchangeId exchange, std::function<Finish()> work);
   WorkThread::Work work_of(ExchangeId exchange, std::int64_t bytes);
@@ -234,8 +237,9 @@ class ApiService final : public HttpService {
   std::int64_t writings_ = 0;  // answers that the writing thread has
   // Their works use all of this: first to end.
   std::unique_ptr<WorkThread> work_;
-  std::unique_ptr<WorkThread> loading_;  // of adapters, which may take seconds
-  std::unique_ptr<WorkThread> writing_;  // of answers, for which new requests shall not wait
+  std::unique_ptr<WorkThread> long_work_;  // of long bodies, for which short ones shall not wait
+  std::unique_ptr<WorkThread> loading_;    // of adapters, which may take seconds
+  std::unique_ptr<WorkThread> writing_;    // of answers, for which new requests shall not wait
 };
 
 }  // namespace stemma
