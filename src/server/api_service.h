@@ -12,10 +12,9 @@
 //
 // Thread:     the I/O thread, but for what is said to run on another.
 // Memory:     one entry an exchange.
-// Cost:       a look-up a request; texts are parsed and tokenised on a work thread, and what is
-// long
-//             to write is written there or on the writing thread: streams wait for neither. Short
-//             requests have a work thread of their own: they do not wait for long ones.
+// Cost:       a look-up a request; texts are parsed and tokenised on a work thread, of which long
+//             ones have their own, so that short ones do not wait for them; what is long to write
+//             is written there or on the writing thread. Streams wait for none of these.
 // Not here:   sockets (http/), the shape of JSON (openai/), the engine's thread (ServingLoop).
 #pragma once
 

@@ -313,9 +313,7 @@ void bind_stores(py::module_& module) {
           "False: no room, too long, or an error.")
       .def("get", &get, py::arg("name"), "The bytes, or None.")
       .def("exists", &exists, py::arg("names"),
-           "How many of `names`, from the first one on, seem to be there; 0 where the store does "
-           "not "
-           "answer.")
+           "How many of `names`, from the first one on, seem to be there; 0: perhaps no answer.")
       .def(
           "remove",
           [](Store& self, const py::object& name) {
