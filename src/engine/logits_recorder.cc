@@ -17,11 +17,21 @@ Result<LogitsView> LogitsRecorder::forward(const KvBatch& batch, KvPools pools) 
   for (std::int64_t output = 0; output < logits.outputs; ++output) {
     const std::int32_t row = batch.logit_rows[static_cast<std::size_t>(output)];
     while (batch.row_indptr[request + 1] <= row) ++request;
-    std::vector<float>& kept = rows_[batch.requests[request]];
-    const std::span<const float> fresh = logits.row(output);
-    kept.insert(kept.end(), fresh.begin(), fresh.end());
+    keep(batch.requests[request], batch.positions[static_cast<std::size_t>(row)],
+         logits.row(output));
   }
   return logits;
+}
+
+void LogitsRecorder::keep(RequestId request, std::int32_t position, std::span<const float> row) {
+  std::vector<float>& rows = rows_[request];
+  std::vector<std::int32_t>& positions = positions_[request];
+  while (!positions.empty() && positions.back() >= position) {
+    positions.pop_back();
+    rows.resize(rows.size() - row.size());
+  }
+  positions.push_back(position);
+  rows.insert(rows.end(), row.begin(), row.end());
 }
 
 Status LogitsRecorder::write(const std::string& path) const {

@@ -1,5 +1,6 @@
 // LogitsRecorder: a Runner that hands batches on to another and keeps the logits that come back,
-// for --logits FILE.
+// for --logits FILE. Of a place in a request that is computed again, since its step was void, the
+// last row stays.
 //
 // Thread:     the engine's.
 // Memory:     every row of logits of the run.
@@ -9,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,9 +43,12 @@ class LogitsRecorder final : public Runner {
   Status write(const std::string& path) const;
 
  private:
+  void keep(RequestId request, std::int32_t position, std::span<const float> row);
+
   Runner& inner_;
   std::int64_t vocab_tokens_ = 0;
-  std::map<RequestId, std::vector<float>> rows_;  // in order of submission
+  std::map<RequestId, std::vector<float>> rows_;              // in order of submission
+  std::map<RequestId, std::vector<std::int32_t>> positions_;  // of these rows, ascending
 };
 
 }  // namespace stemma
