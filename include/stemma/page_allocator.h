@@ -5,7 +5,7 @@
 // returns them with `adopt`.
 //
 // Thread:     engine thread only.                      Invariants: I1 (docs/INVARIANTS.md).
-// Memory:     about 9 bytes a page, fixed at construction; OwnedPages threads its list through
+// Memory:     about 5 bytes a page, fixed at construction; OwnedPages threads its list through
 //             them and allocates nothing.
 // Cost:       allocate and free O(pages moved); a free run is searched for at most a bounded
 //             number of words.

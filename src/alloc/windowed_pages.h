@@ -11,7 +11,7 @@
 // let go. It is freed with its carrier at the latest (PageAllocator::carry).
 //
 // Thread:     engine thread only.                      Invariants: I1, I2 (docs/INVARIANTS.md).
-// Memory:     4 bytes a full page, about 25 a windowed one, fixed at construction.
+// Memory:     4 bytes a full page, about 22 a windowed one, fixed at construction.
 // Cost:       O(1) a page.
 // Not here:   which pages a sequence's window covers (cache/), KV bytes (pool/).
 #pragma once
