@@ -266,6 +266,11 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.sampling = spec.sampling;
   extra.sampling.seed = entry.seed;
   extra.distinct_prompt.assign(entry.distinct_prompt.begin(), entry.distinct_prompt.end());
+  extra.output_counts.clear();
+  if (spec.sampling.has_penalties()) {
+    extra.output_counts.reserve(
+        static_cast<std::size_t>(std::min(spec.max_tokens, parts_.vocab_tokens)));
+  }
   extra.stop_tokens = spec.stop_tokens;
   extra.constraint = spec.constraint;
   if (extra.constraint.get() != nullptr) constraints_->add(*request, *extra.constraint.get());
@@ -338,6 +343,7 @@ EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
   extra_of(request).adapter = {};
   // They may be long, and it may be a while until the next request takes this place.
   std::vector<TokenId>().swap(extra_of(request).distinct_prompt);
+  std::vector<TokenCount>().swap(extra_of(request).output_counts);
   std::vector<TokenId>().swap(extra_of(request).sampling.allowed_tokens);
   const RequestStats stats = stats_of(request);
   if (!extra_of(request).is_copy) {

@@ -256,6 +256,23 @@ TEST_F(EngineForks, ARepetitionPenaltyIsOfThePromptOfEach) {
   expect_answers(with, std::vector(3, std::vector{other}));
 }
 
+// Logits are 0 or 1: of one token with a bias of 10 and one of 7 the first comes twice, then they
+// take turns. The next request in the same place begins anew.
+TEST_F(EngineForks, AFrequencyPenaltyIsOfTheOutputOfEach) {
+  open();
+  RequestSpec wanted = spec(10, 3);
+  wanted.max_tokens = 6;
+  wanted.sampling.temperature = 0;
+  wanted.sampling.logit_bias = {{20, 10.0f}, {30, 7.0f}};
+  wanted.sampling.frequency_penalty = 2;
+  for (int again = 0; again < 2; ++again) {
+    const RequestId first = submit(wanted);
+    run();
+    const std::vector<TokenId> turns = {20, 20, 30, 20, 30, 20};
+    expect_answers(first, std::vector(3, turns));
+  }
+}
+
 TEST_F(EngineForks, HowManyIsCheckedAtTheDoor) {
   open();
   EXPECT_EQ(engine_->submit(spec(3, 0)).error().detail, "copies must be from 1 to 128 (got 0)");

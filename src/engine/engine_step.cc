@@ -266,7 +266,8 @@ void Engine::accept_logits(Request& request, std::span<const float> logits) {
   const RequestExtra& extra = extra_of(request);
   const SamplingHistory history = {.tokens = request.tokens,
                                    .prompt_tokens = request.prompt_tokens,
-                                   .distinct_prompt = extra.distinct_prompt};
+                                   .distinct_prompt = extra.distinct_prompt,
+                                   .output_counts = extra.output_counts};
   const bool may_end = request.generated_tokens() >= extra.min_tokens;
   TokenRules rules = {.constraint_or_null = extra.constraint.get()};
   (may_end ? rules.ends : rules.forbidden) = extra.stop_tokens;
@@ -306,6 +307,7 @@ std::span<const TokenLogprob> Engine::logprobs_of(const Request& request,
 void Engine::accept_token(Request& request, TokenId token, std::span<const float> logits) {
   request.tokens.push_back(token);
   RequestExtra& extra = extra_of(request);
+  if (extra.sampling.has_penalties()) count_token(token, extra.output_counts);
   const bool is_first = extra.first_token_us < 0;
   if (is_first) extra.first_token_us = parts_.clock.now_us();
   EngineEvent event = {.request = request.id, .token = token, .stats = {}, .error = {}};

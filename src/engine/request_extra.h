@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/adapter_book.h"
+#include "model/sampler.h"
 #include "stemma/ids.h"
 #include "stemma/request_stats.h"
 #include "stemma/sampling.h"
@@ -20,7 +21,8 @@ namespace stemma {
 
 struct RequestExtra {
   SamplingParams sampling;
-  std::vector<TokenId> distinct_prompt;  // where a repetition penalty is of it
+  std::vector<TokenId> distinct_prompt;   // where a repetition penalty is of it
+  std::vector<TokenCount> output_counts;  // where there are penalties; room for all that can come
   std::vector<TokenId> stop_tokens;
   OwnedConstraint constraint;  // in the state behind the request's output; none when it has ended
   std::int64_t min_tokens = 0;

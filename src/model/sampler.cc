@@ -92,6 +92,15 @@ double sampling_unit(std::uint64_t seed, std::int64_t output_position) {
   return static_cast<double>(mix64(mixed) >> 11) * 0x1.0p-53;
 }
 
+void count_token(TokenId token, std::vector<TokenCount>& counts) {
+  const auto found = std::ranges::find(counts, token, &TokenCount::token);
+  if (found != counts.end()) {
+    ++found->count;
+  } else {
+    counts.push_back({token, 1});
+  }
+}
+
 TokenChoice choice_of(const SamplingParams& params, std::int64_t output_position) {
   TokenChoice choice = {.temperature = params.temperature,
                         .top_k = params.top_k,
@@ -189,26 +198,30 @@ void Sampler::keep_to(OutputConstraint& constraint, std::span<const TokenId> end
 // Presence and frequency are of the output alone. The counts are put back to 0 at the end.
 void Sampler::penalize(const SamplingParams& params, const SamplingHistory& history) {
   const auto prompt_tokens = static_cast<std::size_t>(history.prompt_tokens);
-  const std::span<const TokenId> outputs = history.tokens.subspan(prompt_tokens);
+  std::span<const TokenId> outputs = history.tokens.subspan(prompt_tokens);
+  if (!history.output_counts.empty()) outputs = {};
   std::span<const TokenId> prompt = history.distinct_prompt;
   if (prompt.empty()) prompt = history.tokens.first(prompt_tokens);
   if (params.repetition_penalty == 1) prompt = {};
-  for (const std::span<const TokenId> tokens : {prompt, outputs}) {
-    for (const TokenId token : tokens) {
-      STEMMA_CHECK(token >= 0 && static_cast<std::size_t>(token) < logits_.size(),
-                   "a token of the history is in the vocabulary");
+  const auto for_each = [&](auto visit) {
+    for (const std::span<const TokenId> tokens : {prompt, outputs}) {
+      for (const TokenId token : tokens) visit(token);
     }
-  }
+    for (const TokenCount& counted : history.output_counts) visit(counted.token);
+  };
+  for_each([&](TokenId token) {
+    STEMMA_CHECK(token >= 0 && static_cast<std::size_t>(token) < logits_.size(),
+                 "a token of the history is in the vocabulary");
+  });
   for (const TokenId token : outputs) ++counts_[static_cast<std::size_t>(token)];
-  for (const std::span<const TokenId> tokens : {prompt, outputs}) {
-    for (const TokenId token : tokens) penalize_once(params, token);
+  for (const auto [token, count] : history.output_counts) {
+    counts_[static_cast<std::size_t>(token)] = count;
   }
-  for (const std::span<const TokenId> tokens : {prompt, outputs}) {
-    for (const TokenId token : tokens) {
-      counts_[static_cast<std::size_t>(token)] = 0;
-      seen_[static_cast<std::size_t>(token)] = 0;
-    }
-  }
+  for_each([&](TokenId token) { penalize_once(params, token); });
+  for_each([&](TokenId token) {
+    counts_[static_cast<std::size_t>(token)] = 0;
+    seen_[static_cast<std::size_t>(token)] = 0;
+  });
 }
 
 // Where it is met first.

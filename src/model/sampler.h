@@ -5,8 +5,9 @@
 //             allocates nothing.
 // Cost:       O(vocab), plus O(n log n) for the n tokens that have to be ranked: of top-k's k all,
 //             up to 1,024; of more, and of top-p, those as likely as the last one that is left, and
-//             as the one that is drawn, to a sixteenth of an octave. Penalties: the output, and of
-//             a repetition penalty also the prompt, or what it has of each token once.
+//             as the one that is drawn, to a sixteenth of an octave. Penalties: what the output has
+//             of each token once, and of a repetition penalty also what the prompt has, or all of
+//             both where nobody has that ready.
 // Not here:   where logits come from (transformer), stop conditions (stop_strings.h), a request's
 //             parameters (stemma/sampling.h). Invariants: I13.
 //
@@ -30,6 +31,15 @@ namespace stemma {
 // What a top_p of 0, which asks for the likeliest token, is read as: it leaves that token alone.
 inline constexpr float kLeastTopP = 1e-6F;
 
+// How often a token of an output is there.
+struct TokenCount {
+  TokenId token = -1;
+  std::int32_t count = 0;
+};
+
+// `token` came once more. A look at each of `counts`, which has every token once.
+void count_token(TokenId token, std::vector<TokenCount>& counts);
+
 // A request's tokens so far: its prompt as it was submitted, then its output. What was preempted
 // and recomputed is still output.
 struct SamplingHistory {
@@ -38,6 +48,8 @@ struct SamplingHistory {
   // Each token of the prompt once, where somebody has them ready: all of a long prompt is then not
   // looked at for each output token. Empty: nobody has.
   std::span<const TokenId> distinct_prompt = {};
+  // The same of the output, where somebody counts it as it comes.
+  std::span<const TokenCount> output_counts = {};
 
   // The number of the output token that is sampled next.
   std::int64_t output_position() const {

@@ -230,7 +230,25 @@ TEST(SamplerPenalties, DoNotLookAtAllOfALongPromptForEachToken) {
   EXPECT_EQ(sampler.try_sample(logits, of_all, {tokens, 3, once}), 2);
 }
 
-TEST(SamplerPenalties, AreTheSameWhereThePromptsTokensAreReadyOnce) {
+TEST(SamplerPenalties, DoNotLookAtAllOfALongOutputForEachToken) {
+  Sampler sampler(3);
+  const std::vector<float> logits = {4, 3, 1};
+  const std::vector<TokenId> tokens = {0, 99, 0, 1};
+  const std::vector<TokenCount> counts = {{0, 2}, {1, 1}};
+  SamplingParams params;
+  params.frequency_penalty = 1.6f;
+  EXPECT_EQ(sampler.try_sample(logits, params, {tokens, 0, {}, counts}), 1);
+}
+
+TEST(SamplerPenalties, CountEachTokenOfAnOutputOnceInAList) {
+  std::vector<TokenCount> counts;
+  for (const TokenId token : {7, 3, 7, 7}) count_token(token, counts);
+  ASSERT_EQ(counts.size(), 2u);
+  EXPECT_EQ(std::pair(counts[0].token, counts[0].count), std::pair(7, 3));
+  EXPECT_EQ(std::pair(counts[1].token, counts[1].count), std::pair(3, 1));
+}
+
+TEST(SamplerPenalties, AreTheSameWhereTokensAreReadyOnce) {
   Prng prng(kSeed);
   Sampler sampler(20);
   for (int i = 0; i < 500; ++i) {
@@ -241,11 +259,13 @@ TEST(SamplerPenalties, AreTheSameWhereThePromptsTokensAreReadyOnce) {
     const std::int64_t prompt = prng.below(std::ssize(tokens) + 1);
     const std::set<TokenId> distinct(tokens.begin(), tokens.begin() + prompt);
     const std::vector<TokenId> once(distinct.begin(), distinct.end());
+    std::vector<TokenCount> counts;
+    for (auto at = tokens.begin() + prompt; at != tokens.end(); ++at) count_token(*at, counts);
     SamplingParams params = sampled(1);
     params.repetition_penalty = 1.7f;
     params.presence_penalty = 0.5f;
     params.frequency_penalty = prng.below(2) == 0 ? 0.0f : 0.3f;
-    EXPECT_EQ(sampler.try_sample(logits, params, {tokens, prompt, once}),
+    EXPECT_EQ(sampler.try_sample(logits, params, {tokens, prompt, once, counts}),
               sampler.try_sample(logits, params, {tokens, prompt}));
   }
 }
