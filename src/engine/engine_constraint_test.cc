@@ -179,6 +179,27 @@ TEST_F(EngineConstraint, CopiesGoTheirOwnWays) {
   EXPECT_NE(outputs_[first], outputs_[RequestId(first.value() + 1)]);
 }
 
+// Their prompt is computed when the first of them knows what may come, and the others do not yet.
+TEST_F(EngineConstraint, CopiesRestUntilTheirFirstTokensCanBeChosen) {
+  open();
+  RequestSpec asked = spec(7, 7);
+  asked.copies = 4;
+  asked.constraint = constraint({.least = 7, .most = 7, .work = 2 * ConstraintQueue::kStepWork});
+  submit(asked);
+  while (!engine_->idle()) {
+    const std::int64_t before = CostlyConstraint::work_of_all;
+    for (const EngineEvent& event : engine_->step().events) {
+      if (event.token >= 0) outputs_[event.request].push_back(event.token);
+    }
+    EXPECT_LE(CostlyConstraint::work_of_all - before, ConstraintQueue::kStepWork + 4);
+  }
+  EXPECT_THAT(outputs_, SizeIs(4));
+  for (const auto& [id, output] : outputs_) {
+    EXPECT_THAT(output, SizeIs(7));
+    EXPECT_TRUE(CostlyConstraint::keeps(output));
+  }
+}
+
 // One that has no form beside 32 whose tokens take 1,500,000 units of work each, a fifth of a
 // second.
 TEST_F(EngineConstraint, CostlyOnesHoldNobodyElseUp) {

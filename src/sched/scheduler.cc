@@ -354,6 +354,7 @@ std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {
                "a fork of a prompt that is computed");
   request.remove_fork(fork);
   queue_changed_ = true;
+  if (fork.rests) return std::nullopt;
   if (!builder_->has_room(fork, request.sequence.published_tokens(), in_flight_))
     return std::nullopt;
   std::optional<ForkedSequence> forked = kv_.try_fork(request.sequence, request.prompt_tokens);

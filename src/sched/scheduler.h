@@ -120,7 +120,8 @@ class Scheduler {
   // A request that waits to be forked off `request`, or nullptr.
   Request* fork_or_null(const Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   // Forks it off: it runs as if it had computed the prompt itself, once the page is copied that the
-  // caller is told of. nullopt: there is no room, and it waits in the queue as any other.
+  // caller is told of. nullopt: there is no room, or it rests, and it waits in the queue as any
+  // other.
   // REQUIRES: complete_step was called; `request` has computed all of its prompt and is running.
   std::optional<ForkedTail> try_fork(Request& request, Request& fork)
       STEMMA_REQUIRES_ROLE(engine_thread);
