@@ -59,6 +59,13 @@ def test_the_stubs_have_the_arguments_that_there_are(stub):
             assert arguments(function) == re.findall(r"(?<=[(\s])(\w+): ", signature), function.name
 
 
+# A list of one kind is none of a list of either: who has names in a list[str] could not give it.
+def test_the_stubs_take_a_list_of_one_kind_where_either_does():
+    arguments_of = [node.args + node.kwonlyargs for node in ast.walk(STUBS) if isinstance(node, ast.arguments)]
+    taken = [argument.annotation for those in arguments_of for argument in those if argument.annotation is not None]
+    assert not [text for text in map(ast.unparse, taken) if text.startswith("list[Union")]
+
+
 def test_all_names_are_there_and_typed():
     assert all(hasattr(stemma, name) for name in stemma.__all__)
     assert (pathlib.Path(stemma.__file__).parent / "py.typed").exists()
