@@ -1195,6 +1195,13 @@ def test_suffixes_tell_ranks_apart(storage):
     assert not storage.exists("h0") and storage.get_stats()["values"] == 0
 
 
+def test_room_for_no_page_is_refused(tmp_path):
+    extra = {"directory": str(tmp_path), "value_bytes": 47, "bytes_max": 4 << 20}
+    config = types.SimpleNamespace(extra_config=extra, model_name="m")
+    with pytest.raises(stemma.InvalidArgumentError, match="^value_bytes: .* 48 "):
+        StemmaHiCacheStorage(config).register_mem_pool_host(HostPages())
+
+
 # Codes of either kind of 8-bit floats lie in host memory as bytes.
 def test_pages_of_another_kind_of_codes_are_not_found(storage):
     def opened(dtype):

@@ -2,6 +2,7 @@
 
 import json
 import types
+from contextlib import nullcontext
 
 import pytest
 
@@ -560,6 +561,20 @@ def test_codes_whose_scales_an_engine_finds_itself_are_refused(store):
         Engine(store, {"cache_dtype": "fp8", "calculate_kv_scales": True})
     Engine(store, {"cache_dtype": "fp8", "calculate_kv_scales": False})
     Engine(store, {"cache_dtype": "auto", "calculate_kv_scales": True})
+
+
+def test_room_for_no_page_is_refused(tmp_path):
+    page_bytes = 2 * PAGE * 3 * 4
+    extra = {"directory": str(tmp_path), "bytes_max": 4 << 20, "namespace": "00" * 32}
+    config = types.SimpleNamespace(
+        cache_config=types.SimpleNamespace(block_size=PAGE),
+        kv_transfer_config=types.SimpleNamespace(kv_connector_extra_config=extra),
+    )
+    for extra["value_bytes"], is_refused in (page_bytes - 1, True), (page_bytes, False):
+        worker = StemmaConnector(config, "worker")
+        with pytest.raises(stemma.InvalidArgumentError, match="^value_bytes: ") if is_refused else nullcontext():
+            worker.register_kv_caches({"layer.0": torch.zeros((2, PAGES, PAGE, 1, 3))})
+        worker.shutdown()
 
 
 def test_caches_of_another_shape_are_refused(store):

@@ -26,6 +26,12 @@ def open_store(options: Mapping[str, Any]) -> Any:
     return _DiskShare(options["directory"], options["value_bytes"], options["bytes_max"])
 
 
+def check_page_fits(options: Mapping[str, Any], page_bytes: int) -> None:
+    """What does not fit is not stored, and nobody would learn why nothing is found. A store that was given says no size."""
+    if page_bytes > options.get("value_bytes", page_bytes):
+        raise InvalidArgumentError(f"value_bytes: a page of {page_bytes} bytes does not fit {options['value_bytes']}")
+
+
 class _Disk:
     """An open directory and how many have it."""
 

@@ -33,7 +33,7 @@ from .compat_sglang_pools import (  # noqa: F401
     page_align_floor,
     request_part,
 )
-from ._stores import open_store
+from ._stores import check_page_fits, open_store
 from .errors import InvalidArgumentError, UnsupportedError
 
 try:
@@ -1002,13 +1002,15 @@ class StemmaHiCacheStorage(HiCacheStorage):
         store: Optional[_stemma.PageStore] = None,
         suffix: str = "",
     ):
-        extra = getattr(storage_config, "extra_config", None) or {}
-        self._store = store or open_store(extra)
+        self._extra = getattr(storage_config, "extra_config", None) or {}
+        self._store = store or open_store(self._extra)
         self._suffix = suffix or _suffix_of(storage_config)
         self._pool: Any = None
         self._form = ""
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
+        page = mem_pool_host.get_dummy_flat_data_page()
+        check_page_fits(self._extra, page.numel() * page.element_size())
         self._pool, self._form = mem_pool_host, _form_of(mem_pool_host)
 
     def _name(self, key: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any, Optional
 import torch
 
 from . import _stemma
-from ._stores import open_store
+from ._stores import check_page_fits, open_store
 from .errors import InvalidArgumentError, UnsupportedError
 
 try:
@@ -126,6 +126,7 @@ class StemmaConnector(KVConnectorBase_V1):
             super().__init__(vllm_config, role)
         transfer = getattr(vllm_config, "kv_transfer_config", None)
         options = {**(getattr(transfer, "kv_connector_extra_config", None) or {}), **options}
+        self._options = options
         cache_config = getattr(vllm_config, "cache_config", None)
         self._page_size = options.get("page_size") or getattr(cache_config, "block_size", None)
         if not self._page_size:
@@ -290,6 +291,7 @@ class StemmaConnector(KVConnectorBase_V1):
         says_tokens = self._pages_first or page.dim() > 2  # else a page of K is a row
         if says_tokens and self._page_size not in page.shape[-3:-1]:
             raise InvalidArgumentError(f"{name}: {tuple(page.shape)} has not {self._page_size} tokens a page")
+        check_page_fits(self._options, page.numel() * page.element_size())
 
     def _page(self, layer: torch.Tensor, block_id: int) -> torch.Tensor:
         return layer[block_id] if self._pages_first else layer[:, block_id]
