@@ -125,6 +125,13 @@ def test_it_answers_until_it_is_closed(connector):
         run(connector.ping())
 
 
+def test_a_server_that_is_down_does_not_answer(backend, redis):
+    for url, code in (redis, 0), ("redis://127.0.0.1:1", 1):
+        store = stemma.PageStore.remote(url, value_bytes=100, deadline_us=1_000_000)
+        assert run(StemmaRemoteConnector(store, backend).ping()) == code
+        store.close()
+
+
 LMCACHE = {
     "memory_management": """
 import enum
