@@ -5,6 +5,7 @@ import enum
 import os
 import subprocess
 import sys
+import threading
 import types
 
 import pytest
@@ -116,6 +117,34 @@ def test_what_was_stored_is_listed_and_can_be_removed(connector):
     assert run(connector.list()) == [Key(1).to_string(), Key(2).to_string()]
     assert connector.remove_sync(Key(1)) and not connector.remove_sync(Key(1))
     assert run(connector.list()) == [Key(2).to_string()]
+
+
+# All that LMCache has under way waits for its loop.
+def test_what_waits_for_the_store_does_not_hold_the_loop(connector):
+    threads, store = set(), connector._store
+
+    class Watched:
+        def __getattr__(self, name):
+            def called(*arguments):
+                threads.add(threading.get_ident())
+                return getattr(store, name)(*arguments)
+
+            return called
+
+    connector._store = Watched()
+    for call in (
+        lambda: connector.put(Key(1), chunk_of(torch.ones(4))),
+        lambda: connector.get(Key(1)),
+        lambda: connector.exists(Key(1)),
+        lambda: connector.list(),
+        lambda: connector.batched_get([Key(1)]),
+        lambda: connector.batched_get_non_blocking("lookup", [Key(1)]),
+        lambda: connector.batched_async_contains("lookup", [Key(1)]),
+        lambda: connector.ping(),
+    ):
+        threads.clear()
+        run(call())
+        assert threads and threading.get_ident() not in threads
 
 
 def test_it_answers_until_it_is_closed(connector):

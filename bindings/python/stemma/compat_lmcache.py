@@ -64,7 +64,8 @@ class StemmaRemoteConnector(RemoteConnector):
 
     async def list(self) -> list[str]:
         """Names that this process stored and that are still there, of the last _NAMES_MAX."""
-        return [name for name in self._names if self._store.exists([name]) == 1]
+        names = tuple(self._names)  # others may be stored meanwhile
+        return await asyncio.to_thread(lambda: [name for name in names if self._store.exists([name]) == 1])
 
     async def close(self) -> None:
         await asyncio.to_thread(self._store.close)
