@@ -242,12 +242,14 @@ TEST(HttpLimits, BodiesTogetherAreBounded) {
   RawClient first = running.client();
   first.send(half);
   running.wait_for_metric("stemma_http_reading_body_bytes", [](auto n) { return n == 900; });
+  EXPECT_EQ(running.metric("stemma_http_exchanges"), 0) << "it is not whole";
   RawClient second = running.client();
   second.send(half);
   const RawAnswer busy = second.read_answer();
   EXPECT_EQ(busy.status, 503);
   EXPECT_TRUE(busy.has("Retry-After: 1"));
   EXPECT_TRUE(busy.has("X-Path: /a"));
+  EXPECT_EQ(running.metric("stemma_http_turned_away_requests_total"), 1);
   first.send(std::string(100, 'x'));
   EXPECT_EQ(first.read_answer().status, 200);
   EXPECT_EQ(running.metric("stemma_http_reading_body_bytes"), 0);

@@ -163,7 +163,8 @@ constexpr Help kHelp[] = {
     {"stemma_http_refused_requests_total", "Requests that were malformed or too large"},
     {"stemma_http_refused_bodies_total",
      "Bodies left unread because their requests would be refused"},
-    {"stemma_http_turned_away_requests_total", "Requests refused because too many were in flight"},
+    {"stemma_http_turned_away_requests_total",
+     "Requests refused because too many were in flight, or too many bytes of bodies being read"},
     {"stemma_http_gone_requests_total", "Requests whose client went before its answer was whole"},
     {"stemma_http_slow_readers_total", "Clients cut off because they read too slowly"},
     {"stemma_http_timeouts_total", "Requests that did not come whole in time"},
@@ -175,7 +176,7 @@ constexpr Help kHelp[] = {
     {"stemma_http_4xx_responses_total", "Answers that refused what a client asked"},
     {"stemma_http_5xx_responses_total", "Answers that failed"},
     {"stemma_http_connections", "Connections that are open"},
-    {"stemma_http_exchanges", "Requests that are being read or answered"},
+    {"stemma_http_exchanges", "Requests read whole whose answers have not left"},
     {"stemma_http_reading_body_bytes", "Bytes of bodies that are not yet whole"},
     {"stemma_answers_in_flight", "Answers that wait, run or are written"},
     {"stemma_ttft_seconds", "Time from a request's submission to its first token"},
@@ -191,8 +192,8 @@ constexpr Help kHelp[] = {
     {"stemma_answered_prompt_tokens_total", "Prompt tokens of answers"},
     {"stemma_answered_computed_tokens_total", "Prompt tokens computed for answers"},
     {"stemma_prefix_stops_total",
-     "Answers by why no more of their prompt was taken from the cache"},
-    {"stemma_answers_total", "Answers by how they ended"},
+     "Requests by why no more of their prompts was taken from the cache"},
+    {"stemma_answers_total", "Requests for answers by how the last of theirs ended"},
 };
 
 }  // namespace

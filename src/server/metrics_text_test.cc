@@ -116,6 +116,8 @@ TEST(AnswerTally, AddsUpWhereTokensCameFrom) {
   EXPECT_THAT(text.text(), HasSubstr("stemma_ttft_seconds_count 2\n"));
   EXPECT_THAT(text.text(), HasSubstr("stemma_request_seconds_count 3\n"));
   EXPECT_THAT(text.text(), HasSubstr("# HELP stemma_ttft_seconds "));
+  EXPECT_THAT(text.text(), HasSubstr("# HELP stemma_answers_total Requests for answers by "))
+      << "of several to one, too";
 }
 
 TEST(AnswerTally, CountsEveryReasonForWhichAPrefixStopped) {
