@@ -28,8 +28,9 @@ std::string request_id_of(const HttpRequest& request) {
   return std::all_of(given->begin(), given->end(), is_plain) ? *given : "";
 }
 
-// Of a body that is prepared in some 50 ms at most: a text takes up to a second a MB.
+// Bodies up to so long have a work thread to themselves: a text takes up to a second a MB.
 constexpr std::int64_t kShortBodyBytes = 64 << 10;
+constexpr std::int64_t kLongBodyBytes = 1 << 20;
 
 // Adapters that wait to be read.
 constexpr std::int64_t kAdaptersLoadingMax = 16;
@@ -66,13 +67,14 @@ ApiService::ApiService(ServedModel& model, ApiOptions options)
       preparation_(model, options_.model_name, options_.answers_max),
       ids_(machine_entropy()),
       started_s_(wall_clock_seconds()),
-      work_(std::make_unique<WorkThread>(WorkThread::Limits{
-          .works = options_.preparing_max, .bytes = options_.preparing_bytes_max})),
-      long_work_(std::make_unique<WorkThread>(WorkThread::Limits{
-          .works = options_.preparing_max, .bytes = options_.preparing_bytes_max})),
       loading_(std::make_unique<WorkThread>(
           WorkThread::Limits{.works = kAdaptersLoadingMax, .bytes = kAdaptersLoadingMax})),
-      writing_(std::make_unique<WorkThread>(WorkThread::Limits{.works = options_.answers_max})) {}
+      writing_(std::make_unique<WorkThread>(WorkThread::Limits{.works = options_.answers_max})) {
+  for (auto& each : work_) {
+    each = std::make_unique<WorkThread>(
+        WorkThread::Limits{.works = options_.preparing_max, .bytes = options_.preparing_bytes_max});
+  }
+}
 
 ApiService::~ApiService() = default;
 
@@ -206,8 +208,7 @@ void ApiService::gone(ExchangeId exchange) {
   if (found->second.answer_or_null != nullptr && !loop_->cancel(exchange)) {
     STEMMA_LOG(kWarning, "server.cancel_lost", kv("request_id", found->second.request_id));
   }
-  work_->withdraw(exchange);
-  long_work_->withdraw(exchange);
+  for (const auto& each : work_) each->withdraw(exchange);
   loading_->withdraw(exchange);
   if (found->second.writing && !writing_->withdraw(exchange)) {
     leaving_.insert(exchanges_.extract(found));
@@ -255,6 +256,10 @@ WorkThread::Work ApiService::work_of(ExchangeId exchange, std::int64_t bytes) {
   return work;
 }
 
+WorkThread& ApiService::work_thread_of(std::int64_t body_bytes) {
+  return *work_[body_bytes <= kShortBodyBytes ? 0 : body_bytes <= kLongBodyBytes ? 1 : 2];
+}
+
 void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
@@ -264,8 +269,7 @@ void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
       if (exchanges_.contains(exchange)) finish();
     });
   };
-  WorkThread& thread = found->second.body_bytes > kShortBodyBytes ? *long_work_ : *work_;
-  if (thread.try_post(std::move(posted))) return;
+  if (work_thread_of(posted.bytes).try_post(std::move(posted))) return;
   refuse(exchange, overloaded("too many requests wait to be read"));
 }
 

@@ -12,12 +12,13 @@
 //
 // Thread:     the I/O thread, but for what is said to run on another.
 // Memory:     one entry an exchange.
-// Cost:       a look-up a request; texts are parsed and tokenised on a work thread, of which long
-//             ones have their own, so that short ones do not wait for them; what is long to write
-//             is written there or on the writing thread. Streams wait for none of these.
+// Cost:       a look-up a request; texts are parsed and tokenised on a work thread, of which longer
+//             ones have others, so that short ones do not wait for them; what is long to write is
+//             written there or on the writing thread. Streams wait for none of these.
 // Not here:   sockets (http/), the shape of JSON (openai/), the engine's thread (ServingLoop).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -50,7 +51,7 @@ struct ApiOptions {
   std::string model_name;
   // Answers that wait or run at once: more are refused with 429 at once.
   std::int64_t answers_max = 1024;
-  // Requests that wait to be parsed, long ones and the others each, and bytes of their bodies.
+  // Requests that wait for one of the work threads to be parsed, and bytes of their bodies.
   std::int64_t preparing_max = 1024;
   std::int64_t preparing_bytes_max = 256 << 20;
   KeyBook keys;
@@ -92,8 +93,7 @@ class ApiService final : public HttpService {
   void begin_draining() { draining_ = true; }
   // Any thread, once nothing is begun any more: waits for the work threads and ends them.
   void stop_preparing() {
-    work_.reset();
-    long_work_.reset();
+    for (auto& each : work_) each.reset();
     loading_.reset();
     writing_.reset();
   }
@@ -174,6 +174,7 @@ class ApiService final : public HttpService {
   using Finish = std::function<void()>;
   void work(ExchangeId exchange, std::function<Finish()> work);
   WorkThread::Work work_of(ExchangeId exchange, std::int64_t bytes);
+  WorkThread& work_thread_of(std::int64_t body_bytes);
   // The same of work that may come to nothing: `use` has what it made, or the exchange is refused.
   template <typename Made>
   void work_out(ExchangeId exchange, std::function<ApiResult<Made>()> make,
@@ -235,10 +236,9 @@ class ApiService final : public HttpService {
   std::unordered_map<ExchangeId, Exchange> leaving_;
   std::int64_t writings_ = 0;  // answers that the writing thread has
   // Their works use all of this: first to end.
-  std::unique_ptr<WorkThread> work_;
-  std::unique_ptr<WorkThread> long_work_;  // of long bodies, for which short ones shall not wait
-  std::unique_ptr<WorkThread> loading_;    // of adapters, which may take seconds
-  std::unique_ptr<WorkThread> writing_;    // of answers, for which new requests shall not wait
+  std::array<std::unique_ptr<WorkThread>, 3> work_;  // by bytes of the body
+  std::unique_ptr<WorkThread> loading_;              // of adapters, which may take seconds
+  std::unique_ptr<WorkThread> writing_;  // of answers, for which new requests shall not wait
 };
 
 }  // namespace stemma

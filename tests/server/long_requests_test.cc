@@ -3,6 +3,7 @@
 
 #include <random>
 #include <string>
+#include <utility>
 
 #include "http/raw_client.h"
 #include "server/served_program.h"
@@ -32,16 +33,19 @@ void wait_for_requests(RawClient& client, int asked) {
   }
 }
 
-TEST(LongRequests, HoldNoShortOneUp) {
+TEST(LongRequests, HoldNoShorterOneUp) {
   ServedProgram server({});
   RawClient client;
   RawClient long_one;
   ASSERT_TRUE(client.connect(server.port()) && long_one.connect(server.port()));
   ASSERT_TRUE(long_one.send(message_of(R"({"max_tokens":1,"prompt":")" + long_word() + "\"}")));
   wait_for_requests(client, 1);
-  ASSERT_TRUE(client.send(message_of(R"({"max_tokens":1,"prompt":"a"})")));
-  EXPECT_EQ(client.read_answer().status, 200);
-  EXPECT_FALSE(long_one.has_received());
+  for (const auto& [bytes, status] : {std::pair(1, 200), std::pair(200'000, 400)}) {
+    const std::string prompt(static_cast<std::size_t>(bytes), 'a');
+    ASSERT_TRUE(client.send(message_of(R"({"max_tokens":1,"prompt":")" + prompt + "\"}")));
+    EXPECT_EQ(client.read_answer().status, status);
+    EXPECT_FALSE(long_one.has_received());
+  }
 }
 
 }  // namespace
