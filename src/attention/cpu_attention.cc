@@ -30,6 +30,18 @@ AttentionScratch carve_scratch(ScratchCarver& carver, const AttentionShape& shap
   return carve_attention_scratch(carver, shape.head_dim, {shape.kv_heads, plan.unit_queries_max()});
 }
 
+// Memory for what `carve` takes of it: adds up the bytes first, then hands them out.
+template <typename Carve>
+Result<Buffer> carve_memory(const Carve& carve) {
+  ScratchCarver sizes(nullptr);
+  carve(sizes);
+  STEMMA_ASSIGN_OR_RETURN(Buffer memory,
+                          Buffer::allocate(static_cast<std::size_t>(sizes.used_bytes())));
+  ScratchCarver carver(memory.bytes());
+  carve(carver);
+  return memory;
+}
+
 // The shape by which a batch is cut. Latent rows have one KV head for all query heads; it is cut as
 // several, so that threads can share a row's heads, each of which fill whole vectors.
 AttentionShape cut_shape(const AttentionShape& shape) {
@@ -64,25 +76,22 @@ CpuAttention::CpuAttention(const AttentionShape& shape, AttentionPlan plan, Thre
   scratch_.resize(static_cast<std::size_t>(threads.threads()));
 }
 
-// Adds up the bytes first, then hands them out.
+// Sums of walks and runs have room for the most that any batch has. Most have next to nothing of
+// it, so it is left to whoever writes there to touch it.
 Status CpuAttention::allocate() {
   const std::int64_t partial_count = plan_.walks_max() * plan_.sections_max() * group_;
-  const auto carve = [&](ScratchCarver& carver) {
+  const std::int64_t kept_count = plan_.shared_rows_max() * shape_.query_heads;
+  const std::int64_t partial = partial_floats(shape_.value_dim());
+  const auto carve_threads = [&](ScratchCarver& carver) {
     for (AttentionScratch& scratch : scratch_) scratch = carve_scratch(carver, shape_, plan_);
-    partials_ = carver.take<float>(partial_count * partial_floats(shape_.value_dim()));
   };
-  ScratchCarver sizes(nullptr);
-  carve(sizes);
-  STEMMA_ASSIGN_OR_RETURN(memory_, Buffer::allocate(static_cast<std::size_t>(sizes.used_bytes())));
+  const auto carve_sums = [&](ScratchCarver& carver) {
+    partials_ = carver.take<float>(partial_count * partial);
+    kept_ = carver.take<float>(kept_count * partial);
+  };
+  STEMMA_ASSIGN_OR_RETURN(memory_, carve_memory(carve_threads));
   memory_.prefault(threads_);
-  ScratchCarver memory(memory_.bytes());
-  carve(memory);
-  // Touched as far as batches have rows that share pages.
-  const std::int64_t kept_floats =
-      plan_.shared_rows_max() * shape_.query_heads * partial_floats(shape_.value_dim());
-  STEMMA_ASSIGN_OR_RETURN(kept_memory_,
-                          Buffer::allocate(static_cast<std::size_t>(kept_floats) * sizeof(float)));
-  kept_ = kept_memory_.as<float>().data();
+  STEMMA_ASSIGN_OR_RETURN(sums_memory_, carve_memory(carve_sums));
   return {};
 }
 

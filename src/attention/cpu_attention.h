@@ -2,9 +2,10 @@
 //
 // Thread:     as Attention: one batch at a time.
 // Memory:     for each thread the packed partition, its scores and sums (about 0.5 MiB at head_dim
-//             128; 1.5 MiB for 128 heads of latent rows), and the sections' sums of split walks:
-//             2 × threads × sections of the longest context × queries of a KV head, unless there
-//             are as many KV heads as that.
+//             128; 1.5 MiB for 128 heads of latent rows). The sections' sums of split walks have
+//             room for 2 × threads × sections of the longest context × queries of a KV head, unless
+//             there are as many KV heads as that; of these, and of sums of rows that share pages,
+//             only what batches have needed is resident.
 // Cost:       as Attention.
 // Not here:   the arithmetic (attention_cpu.cc, latent_attention_cpu.cc), the cutting
 //             (attention_plan).
@@ -54,10 +55,10 @@ class CpuAttention final : public Attention {
   ThreadPool& threads_;
   Buffer memory_;
   std::vector<AttentionScratch> scratch_;  // [threads]
+  Buffer sums_memory_;                     // of both that follow
   float* partials_ = nullptr;              // [walks_max, sections_max, group, partial_floats]
-  Buffer kept_memory_;
-  float* kept_ =
-      nullptr;     // of rows that share pages [shared_rows_max, query_heads, partial_floats]
+  // Of rows that share pages.   [shared_rows_max, query_heads, partial_floats]
+  float* kept_ = nullptr;
   KvBatch batch_;  // the planned one
 };
 
