@@ -215,6 +215,31 @@ void read_chat(FieldReader& fields, const RequestRules& rules, std::optional<Api
   if (request.echo) fields.fail("echo", "only for completions");
 }
 
+// What is no function, no answer could call. Some clients leave the type out.
+void check_tool(const TemplateJson& tool, const std::string& path, std::optional<ApiError>& fault) {
+  FieldReader fields(tool, path, fault);
+  const auto type = fields.text("type", kNameBytesMax);
+  if (type.has_value() && *type != "function") {
+    fields.fail("type", "only \"function\" is supported");
+  }
+}
+
+void read_tools(FieldReader& fields, std::optional<ApiError>& fault, CompletionRequest& request) {
+  const TemplateJson* const tools = fields.array_or_null("tools");
+  if (tools == nullptr) return;
+  const TemplateJson* const choice = fields.find_or_null("tool_choice");
+  const bool none = choice != nullptr && *choice == "none";
+  for (std::size_t i = 0; i < tools->size(); ++i) {
+    const TemplateJson& tool = (*tools)[i];
+    if (!tool.is_object()) {
+      fields.fail(item_path("tools", i), "must be an object");
+    } else if (!none) {
+      check_tool(tool, item_path("tools", i), fault);
+    }
+  }
+  if (!tools->empty() && !none) request.tools = *tools;
+}
+
 void read_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
                CompletionRequest& request) {
   const TemplateJson* const prompt = fields.find_or_null("prompt");
@@ -234,14 +259,7 @@ void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optiona
                     CompletionRequest& request) {
   const TemplateJson* const messages = fields.array_or_null("messages");
   if (messages == nullptr) return fields.fail("messages", "missing");
-  if (const TemplateJson* const tools = fields.array_or_null("tools")) {
-    for (std::size_t i = 0; i < tools->size(); ++i) {
-      if (!(*tools)[i].is_object()) fields.fail(item_path("tools", i), "must be an object");
-    }
-    const TemplateJson* const choice = fields.find_or_null("tool_choice");
-    const bool none = choice != nullptr && *choice == "none";
-    if (!tools->empty() && !none) request.tools = *tools;
-  }
+  read_tools(fields, fault, request);
   const bool has_tools = !request.tools.is_null();
   request.messages = read_messages(
       *messages, has_tools ? rules.message_form_with_tools : rules.message_form, fault);

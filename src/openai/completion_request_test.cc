@@ -159,6 +159,7 @@ TEST(CompletionRequest, WrongFieldsAreNamed) {
       {R"("prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
       {R"("max_tokens":0)", "max_tokens"},
       {R"("tools":[1])", "tools[0]"},
+      {R"("tools":[{"function":{"name":"f"}},{"type":"custom"}])", "tools[1].type"},
       {R"("tool_choice":{"type":"function"})", "tool_choice"},
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("response_format":{"type":"json_schema"})", "response_format.json_schema"},
