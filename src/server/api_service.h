@@ -91,10 +91,11 @@ class ApiService final : public HttpService {
 
   // Says so to whoever asks how it is.
   void begin_draining() { draining_ = true; }
-  // Any thread, once nothing is begun any more: waits for the work threads and ends them.
+  // Any thread, once nothing is begun any more. Waits for what uses the loop, and ends it.
+  void stop_loading() { loading_.reset(); }
+  // The same of what uses the model and the server alone, and may take seconds.
   void stop_preparing() {
     for (auto& each : work_) each.reset();
-    loading_.reset();
     writing_.reset();
   }
 

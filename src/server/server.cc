@@ -45,13 +45,16 @@ Server::Server(const ServerOptions& options, ServedModel& model, std::unique_ptr
 // The service's work thread may still prepare requests of clients that are gone: it ends before
 // what it posts to.
 Server::~Server() {
+  service_.stop_loading();
   service_.stop_preparing();
 }
 
+// What is still prepared is for nobody: the cache is not settled later for it.
 void Server::run() {
   http_->run();
-  service_.stop_preparing();
+  service_.stop_loading();
   loop_.reset();
+  service_.stop_preparing();
 }
 
 void Server::drain(std::chrono::microseconds time) {

@@ -1,0 +1,86 @@
+// The server as a whole, in one process: what its end waits for.
+#include "server/server.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <future>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "base/temp_directory.h"
+#include "http/raw_client.h"
+#include "model/random_model.h"
+#include "stemma/log.h"
+
+namespace stemma {
+namespace {
+
+// A request stands still while it is prepared, as one does whose text takes long: its chat template
+// asks for the date, and nobody says it before `let_go`.
+class ServerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(
+        write_random_model(directory_.path(), {.config = tiny_model_config("llama2")}).ok());
+    std::ofstream(directory_.file("chat_template.jinja"))
+        << "{{ strftime_now('%Y') }}{{ messages[0].content }}";
+    ServedModelOptions options;
+    options.directory = directory_.path();
+    options.kv_bytes = std::int64_t{1} << 20;
+    options.tiers.host_bytes = std::int64_t{1} << 20;
+    options.tiers.host_file = directory_.file("host");
+    options.time_s = [this] {
+      stands_.set_value();
+      let_go_.get_future().wait();
+      return std::int64_t{0};
+    };
+    auto model = ServedModel::open(options);
+    ASSERT_TRUE(model.ok()) << to_string(model.error());
+    model_ = std::move(model).value();
+    ServerOptions serving;
+    serving.http.port = 0;
+    auto server = Server::open(serving, *model_);
+    ASSERT_TRUE(server.ok()) << to_string(server.error());
+    server_ = std::move(server).value();
+    set_log_sink([this](LogLevel, std::string_view line) {
+      if (line.starts_with("tier.host_file.saved")) settled_.set_value();
+    });
+    serving_ = std::jthread([this] { server_->run(); });
+  }
+  void TearDown() override {
+    if (server_ != nullptr) server_->drain(std::chrono::microseconds(0));
+    set_log_sink({});
+  }
+
+  static bool comes(std::promise<void>& promise) {
+    return promise.get_future().wait_for(kPatience) == std::future_status::ready;
+  }
+
+  TempDirectory directory_;
+  std::promise<void> stands_;
+  std::promise<void> let_go_;
+  std::promise<void> settled_;
+  std::unique_ptr<ServedModel> model_;
+  std::unique_ptr<Server> server_;
+  std::jthread serving_;
+};
+
+// Who ends a server may not wait as long: what it has cached is then in no lower tier.
+TEST_F(ServerTest, SettlesWhileARequestThatWasCutOffIsStillPrepared) {
+  const std::string body = R"({"messages":[{"role":"user","content":"hi"}]})";
+  RawClient client;
+  ASSERT_TRUE(client.connect(server_->port()));
+  ASSERT_TRUE(client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+                          std::to_string(body.size()) + "\r\n\r\n" + body));
+  EXPECT_TRUE(comes(stands_));
+  server_->drain(std::chrono::microseconds(0));
+  EXPECT_TRUE(comes(settled_));
+  let_go_.set_value();
+}
+
+}  // namespace
+}  // namespace stemma
