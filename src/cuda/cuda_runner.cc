@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/math_library.h"
 #include "model/config_file.h"
 #include "model/rope.h"
 #include "model/sparse_calibration.h"
@@ -389,6 +390,7 @@ std::vector<std::pair<std::string, std::string>> CudaRunner::namespace_fields() 
       {"rope", rope_text(config_.rope)},
       {"attention", "cuda"},
       {"arithmetic_revision", std::to_string(kArithmeticRevision)},
+      {"math_library", math_library_name()},
       {"device", traits.name},
       {"capability", std::to_string(traits.capability)},
       {"products", gemm_->name()},

@@ -8,6 +8,7 @@
 #include "attention/sparse_attention.h"
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/math_library.h"
 #include "device/simd_target.h"
 #include "model/config_file.h"
 #include "model/rope.h"
@@ -195,7 +196,8 @@ std::vector<std::pair<std::string, std::string>> ModelRunner::namespace_fields()
       {"rope", rope_text(config_.rope)},
       {"attention", limits_.attention},
       {"arithmetic_revision", std::to_string(kArithmeticRevision)},
-      {"simd_target", std::string(simd_target_name())}};
+      {"simd_target", std::string(simd_target_name())},
+      {"math_library", math_library_name()}};
   if (limits_.ranks != nullptr) {
     fields.emplace_back("tensor_parallel_rank", std::to_string(limits_.ranks->rank()));
     fields.emplace_back("tensor_parallel_ranks", std::to_string(limits_.ranks->ranks()));

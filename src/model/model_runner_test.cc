@@ -3,6 +3,7 @@
 // fields of the namespace.
 #include "model/model_runner.h"
 
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "base/faulty_files.h"
+#include "base/math_library.h"
 #include "base/temp_directory.h"
 #include "model/random_model.h"
 #include "model/runner_trial.h"
@@ -305,6 +307,7 @@ TEST(ModelRunner, NamespaceFieldsTellModelsApart) {
   ASSERT_EQ(original.size(), touched.size());
   EXPECT_EQ(original[0], touched[0]);  // the same weights
   EXPECT_NE(original[1], touched[1]);  // another text of the configuration
+  EXPECT_THAT(original, testing::Contains(testing::Pair("math_library", math_library_name())));
 }
 
 }  // namespace
