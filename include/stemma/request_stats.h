@@ -65,6 +65,7 @@ struct RequestStats {
 // them.
 struct EngineTotals {
   std::int64_t steps = 0;
+  std::int64_t failed_steps = 0;   // of these: that the Runner could not compute
   std::int64_t prompt_tokens = 0;  // of requests that ended, once for all copies of one
   std::int64_t cached_tokens = 0;  // of these
   std::int64_t computed_prompt_tokens = 0;

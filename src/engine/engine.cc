@@ -369,6 +369,7 @@ RequestExtra& Engine::extra_of(const Request& request) {
 void Engine::visit_metrics(MetricVisitor& visitor) const {
   const EngineTotals now = totals();
   visitor.counter("stemma_steps_total", now.steps);
+  visitor.counter("stemma_failed_steps_total", now.failed_steps);
   visitor.counter("stemma_prompt_tokens_total", now.prompt_tokens);
   visitor.counter("stemma_cached_tokens_total", now.cached_tokens);
   visitor.counter("stemma_computed_prompt_tokens_total", now.computed_prompt_tokens);

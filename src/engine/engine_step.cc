@@ -168,6 +168,7 @@ void Engine::note_computed(std::int64_t us) {
 
 // Nothing of this step is published: its pages go back with their sequences.
 void Engine::fail_batch(const Error& error) {
+  ++totals_.failed_steps;
   for (Request* request : scheduler_->scheduled()) {
     if (request != nullptr) fail(*request, error);
   }

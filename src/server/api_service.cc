@@ -278,11 +278,12 @@ void ApiService::ask(ExchangeId exchange, ServingLoop::Question question) {
 }
 
 void ApiService::health(ExchangeId exchange, HttpRequest&&) {
+  const bool failing = loop_->is_failing();
   TemplateJson json;
-  json["status"] = draining_ ? "draining" : "ok";
+  json["status"] = draining_ ? "draining" : failing ? "failing" : "ok";
   json["version"] = std::string(kVersion);
   json["answers_in_flight"] = open_answers();
-  HttpResponse response = {.status = draining_ ? 503 : 200, .body = json.dump()};
+  HttpResponse response = {.status = draining_ || failing ? 503 : 200, .body = json.dump()};
   answer(exchange, std::move(response));
 }
 

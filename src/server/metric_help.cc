@@ -12,7 +12,8 @@ struct Help {
 };
 
 constexpr Help kHelp[] = {
-    {"stemma_steps_total", "Batches that the engine computed"},
+    {"stemma_steps_total", "Batches that the engine computed, or failed to"},
+    {"stemma_failed_steps_total", "Batches that could not be computed"},
     {"stemma_prompt_tokens_total",
      "Prompt tokens of requests that ended, once for all answers to one"},
     {"stemma_cached_tokens_total", "Of these, tokens found in the cache"},

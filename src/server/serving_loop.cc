@@ -87,6 +87,8 @@ void ServingLoop::run() {
     }
     for (const EngineEvent& event : engine_.step().events) take(event);
     ++turns_;
+    const EngineTotals totals = engine_.totals();
+    health_.note(totals.steps, totals.failed_steps, clock_.now_us());
     look();
     deliver();
     if (options_.after_turn) options_.after_turn(engine_);

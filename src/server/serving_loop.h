@@ -20,10 +20,12 @@
 #include <vector>
 
 #include "base/bounded_queue.h"
+#include "base/clock.h"
 #include "engine/text_generation.h"
 #include "http/http_server.h"
 #include "openai/completion_answer.h"
 #include "openai/thoughts.h"
+#include "server/step_health.h"
 #include "server/token_chances.h"
 #include "stemma/engine.h"
 
@@ -113,6 +115,8 @@ class ServingLoop {
   std::int64_t output_tokens() const noexcept { return output_tokens_.load(); }
   // Steps of the engine, also idle ones: it grows as long as the loop lives.
   std::int64_t turns() const noexcept { return turns_.load(); }
+  // Whether the last steps all failed, until lately.
+  bool is_failing() const { return health_.is_failing(clock_.now_us()); }
 
  private:
   // The chances of a prompt's tokens, and how many entries each has.
@@ -181,6 +185,8 @@ class ServingLoop {
   std::atomic<std::int64_t> answers_in_flight_ = 0;
   std::atomic<std::int64_t> output_tokens_ = 0;
   std::atomic<std::int64_t> turns_ = 0;
+  MonotonicClock clock_;
+  StepHealth health_;
   std::atomic<bool> stopping_ = false;
   std::jthread thread_;
 };

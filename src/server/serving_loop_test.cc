@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -22,6 +23,7 @@ namespace {
 class SteppedModel final : public Runner {
  public:
   Result<LogitsView> forward(const KvBatch& batch, KvPools pools) override {
+    if (is_lost) return Error{ErrorCode::kInternal, "the device is lost"};
     std::unique_lock lock(mutex_);
     ++waiting_;
     changed_.notify_all();
@@ -46,6 +48,7 @@ class SteppedModel final : public Runner {
     free_ = true;
     changed_.notify_all();
   }
+  std::atomic<bool> is_lost = false;  // every step fails
 
  private:
   std::mutex mutex_;
@@ -192,6 +195,16 @@ class ServingLoopTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<ServingLoop> loop_;
 };
+
+TEST_F(ServingLoopTest, SaysSoWhereEveryStepFails) {
+  open();
+  model_->is_lost = true;
+  for (int request = 1; request < 5; ++request) {
+    ASSERT_TRUE(loop_->submit(job(request, 10, 8)));
+    updates_->wait_for_ends(request);
+  }
+  EXPECT_TRUE(loop_->is_failing());
+}
 
 TEST_F(ServingLoopTest, AnAnswerComesInPiecesAndEndsOnce) {
   open();
