@@ -85,7 +85,7 @@ struct RequestSpec {
   std::optional<std::int64_t> prompt_logprobs;
   std::int64_t prompt_logprobs_from = 1;
   // Requests with this prompt: the others have the ids that follow, and seeds of their own. It is
-  // computed once, for all for which there is room when that is done. From 1 to kCopiesMax.
+  // computed once, for all that are ready and have room when that is done. From 1 to kCopiesMax.
   std::int64_t copies = 1;
   // Stop tokens that it does not allow wait for its end. A costly one has its tokens later.
   OwnedConstraint constraint = {};
