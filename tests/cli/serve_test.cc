@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "base/temp_directory.h"
 #include "cli/program.h"
 #include "http/http_client.h"
+#include "http/http_limits.h"
 #include "server/served_program.h"
 
 namespace stemma {
@@ -77,6 +79,14 @@ TEST(Serve, ASignalEndsItWhileItLoads) {
   ASSERT_EQ(waitpid(process, &status, 0), process);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
   close(log[0]);
+}
+
+// By itself nginx takes 1 MiB.
+TEST(Serve, TheProxyOfTheDocsTakesBodiesAsLongAsTheServer) {
+  std::ifstream file(std::string(STEMMA_SOURCE_DIR) + "/docs/SERVING.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const std::int64_t mib = HttpLimits().body_bytes_max >> 20;
+  EXPECT_THAT(page, testing::HasSubstr("\n  client_max_body_size " + std::to_string(mib) + "m;\n"));
 }
 
 // What somebody typed for a reason never means the same as nothing.
