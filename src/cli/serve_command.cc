@@ -166,7 +166,8 @@ ServeCommand::ServeCommand(Flags& program)
 
 void ServeCommand::add_event_flags() {
   command_.add("--events", events_,
-               "publish KV events for routers over ZeroMQ, such as at tcp://*:5557");
+               "publish KV events for routers over ZeroMQ, such as at tcp://*:5557, or "
+               "tcp://[::]:5557 where there is IPv6");
   command_.add("--events-replay", events_replay_,
                "where subscribers ask for events that they missed, such as tcp://*:5558");
   command_.add("--events-form", events_form_, "arrays maps: how an event is written")

@@ -71,6 +71,7 @@ Status EventFollower::connect(const EventFollowerOptions& options, Sockets& sock
     socket.set(zmq::sockopt::rcvhwm, options.queued_batches_max);
     socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kEventBatchBytesMax));
     socket.set(zmq::sockopt::subscribe, options.topic);
+    set_address_family(socket, options.endpoint);
   }));
   if (zmq_socket_monitor(sockets.subscribe.handle(), monitor.c_str(), ZMQ_EVENT_CONNECTED) != 0) {
     return Error{ErrorCode::kIo, "events: connections cannot be watched", zmq_errno()};
@@ -129,6 +130,7 @@ Status EventFollower::replay(std::uint64_t first, FunctionRef<void(const EventMe
     socket = zmq::socket_t(sockets_->context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kEventBatchBytesMax));
+    set_address_family(socket, options_.replay_endpoint);
     socket.connect(options_.replay_endpoint);
     const SequenceFrame number = sequence_frame(first);
     socket.send(zmq::message_t(), zmq::send_flags::sndmore);

@@ -95,6 +95,7 @@ Status bind(zmq::socket_t& socket, const std::string& endpoint) {
   STEMMA_RETURN_IF_ERROR(check_port(endpoint));
   return zmq_call("cannot listen at " + endpoint, [&] {
     socket.set(zmq::sockopt::linger, 0);
+    set_address_family(socket, endpoint);
     socket.bind(endpoint);
   });
 }

@@ -41,8 +41,8 @@ class message_t;
 namespace stemma {
 
 struct EventPublisherOptions {
-  // Where subscribers connect, as ZeroMQ writes it: tcp://address:port, with * for every address or
-  // for any free port, or ipc://path.
+  // Where subscribers connect, as ZeroMQ writes it: tcp://address:port, with * for every address of
+  // IPv4 ([::]: of IPv6, and mostly of IPv4 too) or for any free port, or ipc://path.
   std::string endpoint = "tcp://*:5557";
   std::string replay_endpoint;  // empty: nobody can ask
   std::string topic;            // what stands before every batch; subscribers choose by it

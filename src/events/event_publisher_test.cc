@@ -5,6 +5,9 @@
 #include "events/event_publisher.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <map>
@@ -166,6 +169,32 @@ TEST_P(TenPercentLost, IsMadeGoodByReplay) {
 INSTANTIATE_TEST_SUITE_P(Forms, TenPercentLost,
                          testing::Values(LossOptions{EventForm::kByPosition, HashForm::kUnsigned},
                                          LossOptions{EventForm::kByName, HashForm::kBytes}));
+
+bool machine_has_ipv6() {
+  const int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in6 local = {};
+  local.sin6_family = AF_INET6;
+  local.sin6_addr = in6addr_loopback;
+  const bool has = bind(probe, reinterpret_cast<const sockaddr*>(&local), sizeof(local)) == 0;
+  if (probe >= 0) close(probe);
+  return has;
+}
+
+TEST(EventPublisher, IsFollowedAtAnAddressOfIpv6) {
+  if (!machine_has_ipv6()) GTEST_SKIP() << "this machine has none";
+  EventPublisherOptions options;
+  options.endpoint = "tcp://[::1]:*";
+  options.replay_endpoint = "tcp://[::1]:*";
+  const MonotonicClock clock;
+  const auto opened = EventPublisher::open(options, clock);
+  ASSERT_TRUE(opened.ok()) << to_string(opened.error());
+  Published p(small_cache(), options, 15);
+  while (!p.follower->follow(*p.stream, 1000).value()) {  // until it is connected
+    p.life.step();
+    p.pump();
+  }
+  p.expect_equal_in_the_end();
+}
 
 // Behind full buffers everywhere: the socket's, the follower's, the publisher's for it.
 TEST(EventPublisher, AFollowerThatDoesNotReadHoldsNobodyUp) {

@@ -44,6 +44,12 @@ inline Status check_port(std::string_view endpoint) {
                "events: " + std::string(endpoint) + ": its port must be from 0 to 65535"};
 }
 
+// Before it is bound or connected. To the library an address of IPv6, which stands in brackets, is
+// none unless it is asked for; names and "*" mean IPv4 as long as it is not.
+inline void set_address_family(zmq::socket_t& socket, std::string_view endpoint) {
+  socket.set(zmq::sockopt::ipv6, endpoint.starts_with("tcp://["));
+}
+
 // 8 bytes, most significant first.
 using SequenceFrame = std::array<std::uint8_t, 8>;
 
