@@ -31,12 +31,18 @@ std::string windows_file(const std::string& host_file) {
   return host_file + ".windows";
 }
 
+Result<FileLock> lock_host_files(const std::string& host_file) {
+  return FileLock::take(host_file + ".lock", "another process has this host file");
+}
+
 }  // namespace
 
 Status TierStack::check_host_files(const Options& options, bool windowed) {
   if (options.host_file.empty()) return {};
   STEMMA_RETURN_IF_ERROR(check_host_image_path(options.host_file));
-  return windowed ? check_host_image_path(windows_file(options.host_file)) : Status();
+  if (windowed) STEMMA_RETURN_IF_ERROR(check_host_image_path(windows_file(options.host_file)));
+  const auto free = lock_host_files(options.host_file);
+  return free.ok() ? Status() : Status(free.error());
 }
 
 Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPool& device,
@@ -46,7 +52,10 @@ Result<std::unique_ptr<TierStack>> TierStack::open(const Options& options, KvPoo
   STEMMA_RETURN_IF_ERROR(check_host_files(options, windowed_or_null != nullptr));
   auto stack = std::make_unique<TierStack>(Key());
   STEMMA_RETURN_IF_ERROR(stack->open_host(options, device, windowed_or_null, threads));
-  if (!options.host_file.empty()) stack->name_host_files(options, device, windowed_or_null);
+  if (!options.host_file.empty()) {
+    STEMMA_ASSIGN_OR_RETURN(stack->host_file_lock_, lock_host_files(options.host_file));
+    stack->name_host_files(options, device, windowed_or_null);
+  }
   stack->stores_ = std::move(stores);
   for (const auto& store : stack->stores_) stack->store_list_.push_back(store.get());
   STEMMA_ASSIGN_OR_RETURN(

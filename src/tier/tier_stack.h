@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/file_lock.h"
 #include "base/thread_pool.h"
 #include "pool/host_pool.h"
 #include "stemma/kv_pool.h"
@@ -38,7 +39,9 @@ class TierStack final : public LowerTiers {
   };
 
   // Whether what lies where host memory's files are to be may be replaced by them
-  // (check_host_image_path); `windowed`: layers with a window have one too. open asks the same.
+  // (check_host_image_path), and nobody else has them (a lock beside them): two lives would write
+  // over each other's, and bring back what one was asked to forget. `windowed`: layers with a
+  // window have one too. open asks the same.
   static Status check_host_files(const Options& options, bool windowed);
 
   // kInvalidArgument, kOutOfMemory, kIo. Device pools and `clock` must outlive it; `threads` only
@@ -80,6 +83,7 @@ class TierStack final : public LowerTiers {
 
   std::unique_ptr<HostPool> host_;
   std::unique_ptr<HostPool> windowed_host_;  // nullptr: no layers have a window
+  FileLock host_file_lock_;
   std::optional<HostImage> image_;
   std::optional<HostImage> windowed_image_;
   bool named_ = false;  // their labels have the model

@@ -20,8 +20,9 @@ TEST(TierStack, AFileOfHostMemoryIsLabelledWithTheModelNotWithItsAdapters) {
   const auto windowed = make_test_pool(shape, KvLayout::kLayerFirst);
   ThreadPool threads(1);
   const MonotonicClock clock;
-  const auto stack = TierStack::open({.host_bytes = 1 << 20, .host_file = "host"}, *device, {},
-                                     threads, clock, windowed.get());
+  const TempDirectory directory;
+  const auto stack = TierStack::open({.host_bytes = 1 << 20, .host_file = directory.file("host")},
+                                     *device, {}, threads, clock, windowed.get());
   ASSERT_TRUE(stack.ok()) << to_string(stack.error());
   for (const std::uint8_t named : std::array<std::uint8_t, 3>{1, 2, 3}) {
     (*stack)->describe(digest_of(named), "");
@@ -43,6 +44,24 @@ TEST(TierStack, WhatIsNoFileOfHostMemoryIsRefusedAtOnce) {
   const auto windowed = TierStack::open(options, *device, {}, threads, clock, device.get());
   ASSERT_FALSE(windowed.ok());
   EXPECT_EQ(windowed.error().code, ErrorCode::kInvalidArgument);
+}
+
+// The last of two to end would write over the other's, with what that was asked to forget.
+TEST(TierStack, AFileOfHostMemoryIsOneLifesAtATime) {
+  const KvShape shape = {
+      .layers = 2, .pages = 4, .page_size = 4, .heads = 2, .head_dim = 8, .dtype = DType::kF16};
+  const auto device = make_test_pool(shape, KvLayout::kLayerFirst);
+  const TempDirectory directory;
+  const TierStack::Options options = {.host_bytes = 1 << 20, .host_file = directory.file("host")};
+  ThreadPool threads(1);
+  const MonotonicClock clock;
+  auto first = TierStack::open(options, *device, {}, threads, clock);
+  ASSERT_TRUE(first.ok()) << to_string(first.error());
+  EXPECT_EQ(to_string(TierStack::check_host_files(options, /*windowed=*/false).error()),
+            "invalid_argument: " + options.host_file + ".lock: another process has this host file");
+  EXPECT_FALSE(TierStack::open(options, *device, {}, threads, clock).ok());
+  first->reset();
+  EXPECT_TRUE(TierStack::open(options, *device, {}, threads, clock).ok());
 }
 
 }  // namespace
