@@ -30,17 +30,39 @@ std::optional<std::string> try_percent_decode(std::string_view text) {
   return decoded;
 }
 
+namespace {
+
+std::optional<std::string> decode(std::string_view text) {
+  std::string spaced(text);
+  std::replace(spaced.begin(), spaced.end(), '+', ' ');
+  return try_percent_decode(spaced);
+}
+
+// The next one of the query, which is shortened by it.
+std::string_view take_parameter(std::string_view& query) {
+  const std::string_view parameter = query.substr(0, query.find('&'));
+  query.remove_prefix(std::min(parameter.size() + 1, query.size()));
+  return parameter;
+}
+
+std::string_view key_of(std::string_view parameter) {
+  return parameter.substr(0, parameter.find('='));
+}
+
+}  // namespace
+
+bool says_only(std::string_view query, std::string_view name) {
+  for (int times = 0; !query.empty(); ++times) {
+    if (decode(key_of(take_parameter(query))) != name || times > 0) return false;
+  }
+  return true;
+}
+
 Result<std::optional<std::string>> query_value_or_null(std::string_view query,
                                                        std::string_view name) {
-  const auto decode = [](std::string_view text) {
-    std::string spaced(text);
-    std::replace(spaced.begin(), spaced.end(), '+', ' ');
-    return try_percent_decode(spaced);
-  };
   while (!query.empty()) {
-    const std::string_view parameter = query.substr(0, query.find('&'));
-    query.remove_prefix(std::min(parameter.size() + 1, query.size()));
-    const std::string_view key = parameter.substr(0, parameter.find('='));
+    const std::string_view parameter = take_parameter(query);
+    const std::string_view key = key_of(parameter);
     if (decode(key) != name) continue;
     auto value = decode(parameter.substr(std::min(key.size() + 1, parameter.size())));
     if (!value.has_value()) return Error{ErrorCode::kInvalidArgument, "is badly percent-encoded"};

@@ -28,4 +28,8 @@ std::optional<std::string> try_percent_decode(std::string_view text);
 Result<std::optional<std::string>> query_value_or_null(std::string_view query,
                                                        std::string_view name);
 
+// Whether `query` says nothing but `name`, once at most: a parameter that nobody reads may have
+// been meant to say how little is to be done.
+bool says_only(std::string_view query, std::string_view name);
+
 }  // namespace stemma

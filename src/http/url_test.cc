@@ -45,5 +45,15 @@ TEST(Url, AParameterThatCannotBeReadIsNotTakenForNone) {
   EXPECT_EQ(*query_value_or_null("%zz=1&limit=2", "limit"), "2");
 }
 
+TEST(Url, AQueryThatSaysMoreThanIsReadIsKnown) {
+  for (const char* query : {"", "tenant=a", "tenant=", "tenant", "t%65nant=a&"}) {
+    EXPECT_TRUE(says_only(query, "tenant")) << query;
+  }
+  for (const char* query :
+       {"tenent=a", "tenant=a&pages=1", "tenant=a&tenant=b", "Tenant=a", "%zz"}) {
+    EXPECT_FALSE(says_only(query, "tenant")) << query;
+  }
+}
+
 }  // namespace
 }  // namespace stemma

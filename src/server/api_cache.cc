@@ -115,6 +115,12 @@ void ApiService::ask_to_explain(ExchangeId exchange, RequestSpec&& spec) {
 // A caller's own tenant; an admin's: the one it names, or all.
 void ApiService::purge(ExchangeId exchange, HttpRequest&& request) {
   const Caller& caller = exchanges_[exchange].caller;
+  const bool says_nothing = request.body.empty() || request.body == "{}" || request.body == "null";
+  if (!says_only(request.query, "tenant") || !says_nothing) {
+    return refuse(exchange, field_error("",
+                                        "the path takes ?tenant=NAME and nothing else, "
+                                        "so that nobody forgets more than was meant"));
+  }
   const auto read = query_value_or_null(request.query, "tenant");
   if (!read.ok()) return refuse(exchange, field_error("tenant", read.error().detail));
   const std::optional<std::string>& named = *read;

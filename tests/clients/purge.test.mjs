@@ -100,6 +100,17 @@ test("a tenant that cannot be read is refused, and nobody loses a page", async (
   assert.ok((await found("ada")) > 0);
 });
 
+test("what might have been meant to say how little goes is refused, and nobody loses a page", async () => {
+  await found("ada");
+  assert.ok((await found("ada")) > 0);
+  for (const query of ["?tennant=bob", "?tenant=bob&salt=s", "?tenant=bob&tenant=ada"]) {
+    assert.equal((await purge("root", query)).status, 400, query);
+  }
+  const body = JSON.stringify({ tenant: "bob" });
+  assert.equal((await fetch(`${server.url}/v1/cache`, { method: "DELETE", headers: as("root"), body })).status, 400);
+  assert.ok((await found("ada")) > 0);
+});
+
 test("a key is wanted", async () => {
   const response = await fetch(`${server.url}/v1/cache`, { method: "DELETE" });
   assert.equal(response.status, 401);
