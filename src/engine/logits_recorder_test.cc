@@ -27,7 +27,10 @@ class CountingRunner final : public Runner {
 };
 
 TEST(LogitsRecorder, OfAStepThatIsComputedTwiceTheSecondIsKept) {
-  const auto pool = HashModel::make_pool({.page_size = 4, .pages = 4});
+  KvCacheOptions options;
+  options.page_size = 4;
+  options.pages = 4;
+  const auto pool = HashModel::make_pool(options);
   CountingRunner inner;
   LogitsRecorder recorder(inner);
   OneRequest request(/*page_size=*/4);

@@ -12,7 +12,7 @@ struct Help {
 };
 
 constexpr Help kHelp[] = {
-    {"stemma_steps_total", "Batches that the engine computed, or failed to"},
+    {"stemma_steps_total", "Batches that the engine computed"},
     {"stemma_failed_steps_total", "Batches that could not be computed"},
     {"stemma_prompt_tokens_total",
      "Prompt tokens of requests that ended, once for all answers to one"},
