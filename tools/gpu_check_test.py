@@ -88,6 +88,13 @@ class Runs(unittest.TestCase):
         self.assertIn("| device | 2 | 0 | 0 | not run | not run |", run.stdout)
         self.assertEqual(run.returncode, 0)
 
+    # Else a machine that is lent by the minute would be asked for nothing.
+    def test_a_part_that_there_is_not_is_named(self):
+        self.program("build/cuda/device_cuda_test", WELL)
+        run = self.run_tests("sanitisers")
+        self.assertIn("there is no part 'sanitisers'", run.stderr)
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
+
     def test_each_share_has_its_tests(self):
         self.program("build/cuda/device_cuda_test", WELL)
         program = self.work / "build/cuda/device_cuda_test"
