@@ -1061,8 +1061,8 @@ class StemmaHiCacheStorage(HiCacheStorage):
         """Removes every page of the store, of whichever suffix."""
         self._store.clear()
 
-    def get_stats(self) -> dict[str, int]:
-        return self._store.stats()
+    def get_stats(self) -> None:
+        """None: SGLang's metrics take figures of its own class only, of how fast pages came. A PageStore's `stats` says more."""
 
     def close(self) -> None:
         self._store.close()
