@@ -546,6 +546,12 @@ from sglang.srt.mem_cache import base_prefix_cache, hicache_storage, radix_cache
 module = importlib.import_module("stemma.compat_sglang")
 context = types.SimpleNamespace(params=module.CacheInitParams(tokens_max=8))
 cache = registry.made["stemma"](context)
+for name in ("is_hybrid_swa", "is_hybrid_ssm", "enable_hierarchical_cache"):
+    try:
+        registry.made["stemma"](types.SimpleNamespace(params=context.params, **{name: True}))
+        raise AssertionError(name)
+    except module.UnsupportedError as error:
+        assert name in str(error)
 cache.init_metrics_collector()
 cache.insert(module.InsertParams(module.RadixKey([1, 2, 3])))
 def found(key): return cache.match_prefix(module.MatchPrefixParams(key)).device_indices.tolist()
@@ -1205,6 +1211,13 @@ def test_room_for_no_page_is_refused(tmp_path):
     config = types.SimpleNamespace(extra_config=extra, model_name="m")
     with pytest.raises(stemma.InvalidArgumentError, match="^value_bytes: .* 48 "):
         StemmaHiCacheStorage(config).register_mem_pool_host(HostPages())
+
+
+# As that of a recurrent state, or of an indexer: a prefix is computed with both.
+def test_pools_beside_that_of_keys_and_values_are_refused(storage):
+    storage.register_mem_host_pool_v2(storage._pool, "kv")
+    with pytest.raises(stemma.UnsupportedError, match="^mamba: "):
+        storage.register_mem_host_pool_v2(HostPages(), "mamba")
 
 
 # Codes of either kind of 8-bit floats lie in host memory as bytes.

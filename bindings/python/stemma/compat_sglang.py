@@ -1013,6 +1013,12 @@ class StemmaHiCacheStorage(HiCacheStorage):
         check_page_fits(self._extra, page.numel() * page.element_size())
         self._pool, self._form = mem_pool_host, _form_of(mem_pool_host)
 
+    def register_mem_host_pool_v2(self, host_pool: Any, host_pool_name: str) -> None:
+        """Refused but for the pool of keys and values: pages without what goes with them would be found, or end the thread
+        that brings them up, as SGLang asks for both in calls that are not here."""
+        if host_pool_name != "kv":
+            raise UnsupportedError(f"{host_pool_name}: pools beside that of keys and values are not stored")
+
     def _name(self, key: str) -> str:
         return key + self._suffix + self._form
 
@@ -1073,7 +1079,15 @@ def _register() -> None:
         from sglang.srt.mem_cache.registry import register_radix_cache_backend
     except ImportError:
         return
-    register_radix_cache_backend("stemma", lambda context: RadixCache(context.params))
+    register_radix_cache_backend("stemma", _made_for)
+
+
+def _made_for(context: Any) -> RadixCache:
+    """The cache of an engine, where a prefix is no more than the keys and values that the tree has."""
+    for name in ("is_hybrid_swa", "is_hybrid_ssm", "enable_hierarchical_cache"):
+        if getattr(context, name, False):
+            raise UnsupportedError(f"--radix-cache-backend stemma: {name} is not known to this cache")
+    return RadixCache(context.params)
 
 
 _register()
