@@ -1232,6 +1232,38 @@ def test_pages_of_another_kind_of_codes_are_not_found(storage):
     assert opened("torch.float8_e4m3fn").exists("h0") and not opened("torch.float8_e5m2").exists("h0")
 
 
+class HostPoolGroup:
+    """What newer SGLangs register: pages of its first pool, and of what that is only where and how they lie."""
+
+    layout, page_size = "layer_first", 4
+
+    def __init__(self, pool):
+        self.anchor_entry = types.SimpleNamespace(name="kv", host_pool=pool)
+
+    def get_data_page(self, index, flat=True):
+        return self.anchor_entry.host_pool.get_data_page(index, flat)
+
+    def get_dummy_flat_data_page(self):
+        return self.anchor_entry.host_pool.get_dummy_flat_data_page()
+
+    def set_from_flat_data_page(self, index, page):
+        self.anchor_entry.host_pool.set_from_flat_data_page(index, page)
+
+
+def test_pages_of_another_form_are_not_found_in_a_group_of_pools(storage):
+    def opened(is_group, **form):
+        made = StemmaHiCacheStorage(store=storage._store, suffix=storage._suffix)
+        pool = HostPages(dtype=torch.uint8, layout="layer_first", **form)
+        made.register_mem_pool_host(HostPoolGroup(pool) if is_group else pool)
+        return made
+
+    e4m3, e5m2 = (types.SimpleNamespace(dtype=f"torch.float8_{kind}") for kind in ("e4m3fn", "e5m2"))
+    assert opened(True, device_pool=e4m3, head_num=2).batch_set_v1(["h0"], torch.arange(4)) == [True]
+    assert [opened(is_group, device_pool=e4m3, head_num=2).exists("h0") for is_group in (True, False)] == [True, True]
+    assert not opened(True, device_pool=e5m2, head_num=2).exists("h0")
+    assert not opened(True, device_pool=e4m3, head_num=1).exists("h0")
+
+
 def test_pages_of_another_form_are_not_found(storage):
     def opened(**form):
         made = StemmaHiCacheStorage(store=storage._store, suffix=storage._suffix)

@@ -1009,9 +1009,12 @@ class StemmaHiCacheStorage(HiCacheStorage):
         self._form = ""
 
     def register_mem_pool_host(self, mem_pool_host: Any) -> None:
-        page = mem_pool_host.get_dummy_flat_data_page()
+        """Of a group of pools, that of keys and values: the group has its pages, but does not say what they consist of."""
+        group_anchor = getattr(mem_pool_host, "anchor_entry", None)
+        pool = mem_pool_host if group_anchor is None else group_anchor.host_pool
+        page = pool.get_dummy_flat_data_page()
         check_page_fits(self._extra, page.numel() * page.element_size())
-        self._pool, self._form = mem_pool_host, _form_of(mem_pool_host)
+        self._pool, self._form = pool, _form_of(pool)
 
     def register_mem_host_pool_v2(self, host_pool: Any, host_pool_name: str) -> None:
         """Refused but for the pool of keys and values: pages without what goes with them would be found, or end the thread
