@@ -376,6 +376,60 @@ def test_scheduler_and_worker_of_different_processes_share_redis(redis):
     assert StemmaConnector(config, "scheduler").get_num_new_matched_tokens(request, 0) == (8, False)
 
 
+# As with new weights: what the old ones computed would be read with them.
+def test_a_reset_empties_the_store_and_nothing_of_before_is_saved_behind_it(store):
+    engine, tokens = Engine(store), list(range(13))
+    engine.step(engine.admit("a", tokens[:9]), 0, 9)
+    goes_on = engine.admit("b", tokens[::-1])
+    engine.step(goes_on, 0, 6)
+    assert engine.scheduler.reset_cache() is True and store.stats()["values"] == 0
+    engine.step(goes_on, 6, 13)
+    assert store.stats()["values"] == 0
+    assert engine.admit("c", tokens[:9]).external == 0
+
+
+@pytest.mark.parametrize("stages, is_async, held", [(1, True, 1), (2, True, 2), (4, False, 3)])
+def test_what_steps_under_way_save_behind_a_reset_is_never_found(store, stages, is_async, held):
+    config = types.SimpleNamespace(
+        cache_config=types.SimpleNamespace(block_size=PAGE),
+        parallel_config=types.SimpleNamespace(rank=0, world_size=1, pipeline_parallel_size=stages),
+        scheduler_config=types.SimpleNamespace(async_scheduling=is_async),
+    )
+    engine, tokens = Engine(store), list(range(9))
+    engine.scheduler = StemmaConnector(config, "scheduler", store=store, namespace=bytes(32))
+    under_way = planned_first(engine, "a", tokens)
+    assert under_way.saves and engine.scheduler.reset_cache() is True
+    engine.worker.bind_connector_metadata(under_way)
+    for step in range(held):
+        assert not planned_first(engine, f"b{step}", tokens).saves
+        if step == 0:
+            engine.worker.wait_for_save()
+            assert store.stats()["values"] > 0
+    assert planned_first(engine, "c", tokens).saves and store.stats()["values"] == 0
+
+
+def planned_first(engine, request_id, tokens):
+    """The first step of a request of which nothing is found."""
+    request = types.SimpleNamespace(request_id=request_id, prompt_token_ids=tokens)
+    assert engine.scheduler.get_num_new_matched_tokens(request, 0) == (0, False)
+    engine.scheduler.update_state_after_alloc(request, ([0, 1, 2],), 0)
+    return planned(engine.scheduler, request_id, [0, 1, 2], 0, len(tokens), True)
+
+
+def test_a_reset_of_a_server_is_one_of_all_its_users(redis):
+    stores = [stemma.PageStore.remote(redis, value_bytes=1024, secret="reset") for _ in range(2)]
+    engine, tokens = Engine(stores[0]), list(range(9))
+    engine.step(engine.admit("a", tokens), 0, 9)
+    assert Engine(stores[1]).admit("b", tokens).external == 8
+    assert engine.scheduler.reset_cache() is True
+    assert Engine(stores[1]).admit("c", tokens).external == 0
+
+
+def test_a_reset_that_did_not_reach_its_server_is_none():
+    down = stemma.PageStore.remote("redis://127.0.0.1:1", value_bytes=1024, deadline_us=100_000)
+    assert Engine(down).scheduler.reset_cache() is False
+
+
 # All requests of an engine wait while its scheduler asks a server that hangs.
 @pytest.mark.parametrize("said, deadline_us", [({}, 250_000), ({"deadline_us": 40_000}, 40_000)])
 def test_a_call_of_a_server_is_short(monkeypatch, said, deadline_us):

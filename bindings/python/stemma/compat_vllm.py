@@ -21,7 +21,7 @@ import torch
 
 from . import _stemma
 from ._stores import check_page_fits, open_store
-from .errors import InvalidArgumentError, UnsupportedError
+from .errors import Error, InvalidArgumentError, UnsupportedError
 
 try:
     from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata
@@ -145,6 +145,7 @@ class StemmaConnector(KVConnectorBase_V1):
         self._steps_ahead = getattr(parallel_config, "pipeline_parallel_size", 1) + (1 if is_async else 0)
         self._steps = 0
         self._unsure: list[tuple[int, set[int]]] = []  # pages that are loaded, and the first step that knows the outcome
+        self._emptied_at: Optional[int] = None  # after a reset, the first step at which none from before it saves any more
         self._store = options.get("store") or open_store(options)
         self._seen: dict[str, _Seen] = {}
         self._asked: dict[str, tuple[int, list[bytes]]] = {}  # of a request, what the engine had of it then, and its keys
@@ -186,7 +187,7 @@ class StemmaConnector(KVConnectorBase_V1):
         None for a request that vLLM itself finds nothing for, as where each token of its prompt is to be scored.
         """
         keys = self._keys_of(request)
-        reads = bool(keys) and not getattr(request, "skip_reading_prefix_cache", False)
+        reads = bool(keys) and not getattr(request, "skip_reading_prefix_cache", False) and self._emptied_at is None
         loadable = (len(request.prompt_token_ids) - 1) // self._page_size if reads else 0
         first = num_computed_tokens // self._page_size
         found = self._stored(keys[first:loadable])
@@ -233,6 +234,8 @@ class StemmaConnector(KVConnectorBase_V1):
             self._unsure.append((self._steps + self._steps_ahead, loading))
         self._unsure = [entry for entry in self._unsure if entry[0] > self._steps]
         unsure = set().union(*(blocks for _, blocks in self._unsure))
+        if self._emptied_at is not None and self._steps >= self._emptied_at and self._empty():
+            self._emptied_at = None
         self._steps += 1
         for new in getattr(scheduler_output, "scheduled_new_reqs", []):
             seen = self._seen.get(new.req_id)
@@ -249,7 +252,7 @@ class StemmaConnector(KVConnectorBase_V1):
                 seen.computed_tokens = cached.num_computed_tokens[i]
         for request_id, tokens in scheduler_output.num_scheduled_tokens.items():
             seen = self._seen.get(request_id)
-            if seen is None or not unsure.isdisjoint(seen.block_ids):
+            if seen is None or self._emptied_at is not None or not unsure.isdisjoint(seen.block_ids):
                 continue
             whole = min((seen.computed_tokens + tokens) // self._page_size, len(seen.keys), len(seen.block_ids))
             if whole > seen.saved_pages:
@@ -264,6 +267,24 @@ class StemmaConnector(KVConnectorBase_V1):
         self._seen.pop(request.request_id, None)
         self._asked.pop(request.request_id, None)
         return False, None
+
+    def reset_cache(self) -> bool:
+        """Empties the store, of whoever shares it, as after new weights; whether it did. For vLLM's reset_prefix_cache.
+
+        Of requests that go on no page is saved any more. Steps that are under way save theirs still: until they have ended,
+        nothing is found and nothing saved, and then the store is emptied once more.
+        """
+        self._seen.clear()
+        if self._steps_ahead > 1:
+            self._emptied_at = self._steps + self._steps_ahead - 1
+        return self._empty()
+
+    def _empty(self) -> bool:
+        try:
+            self._store.clear()
+        except Error:  # as of a server that does not answer
+            return False
+        return True
 
     def update_connector_output(self, connector_output: Any) -> None:
         pass
