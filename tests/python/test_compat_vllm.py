@@ -515,6 +515,31 @@ def test_steps_planned_before_the_outcome_of_a_load_save_nothing_on_any_rank(sto
     assert planned(scheduler, "c", [0, 1, *range(11, 20)], 8, 4, True).saves
 
 
+class Page(int):
+    """Counts how often it is looked up."""
+
+    lookups = 0
+
+    def __hash__(self):
+        Page.lookups += 1
+        return int.__hash__(self)
+
+
+# There are thousands of a long context, and hundreds of requests.
+def test_a_step_that_only_decodes_looks_at_no_page(store):
+    engine = Engine(store)
+    engine.step(engine.admit("a", list(range(9))), 0, 9)
+    scheduler, pages = Engine(store).scheduler, [Page(page) for page in range(11)]
+    request = types.SimpleNamespace(request_id="b", prompt_token_ids=list(range(9)))
+    found, _ = scheduler.get_num_new_matched_tokens(request, 0)
+    scheduler.update_state_after_alloc(request, (pages,), found)
+    planned(scheduler, "b", pages, found, 1, True)
+    Page.lookups = 0
+    for tokens in range(9, 40):
+        assert planned(scheduler, "b", pages, tokens, 1, False).saves == []
+    assert Page.lookups == 0
+
+
 def test_a_request_that_shares_pages_on_their_way_saves_nothing_behind_them(store):
     engine = Engine(store)
     engine.step(engine.admit("a", list(range(9))), 0, 9)

@@ -252,10 +252,11 @@ class StemmaConnector(KVConnectorBase_V1):
                 seen.computed_tokens = cached.num_computed_tokens[i]
         for request_id, tokens in scheduler_output.num_scheduled_tokens.items():
             seen = self._seen.get(request_id)
-            if seen is None or self._emptied_at is not None or not unsure.isdisjoint(seen.block_ids):
+            if seen is None or self._emptied_at is not None:
                 continue
             whole = min((seen.computed_tokens + tokens) // self._page_size, len(seen.keys), len(seen.block_ids))
-            if whole > seen.saved_pages:
+            # Most only decode: the pages of all of them, of which there are many, are not looked at in every step.
+            if whole > seen.saved_pages and unsure.isdisjoint(seen.block_ids):
                 part = slice(seen.saved_pages, whole)
                 saves.append(PageMoves(request_id, seen.keys[part], seen.block_ids[part]))
                 seen.saved_pages = whole
