@@ -287,6 +287,18 @@ def test_the_pool_gives_back_what_was_stored(page_size):
     assert (pool.device, pool.dtype, pool.num_layers) == (torch.device("cpu"), torch.float16, 3)
 
 
+# Its schedulers are started by spawn: what the first process imported they do not have.
+def test_the_documentations_script_registers_it_in_schedulers_too(tmp_path):
+    text = (pathlib.Path(__file__).parents[2] / "docs/PYTHON.md").read_text()
+    code = text.split("Such a script does both:")[1].split("```python\n")[1].split("```")[0]
+    script = tmp_path / "serve.py"
+    script.write_text(code.replace("sglang.launch_server", "minisgl").replace("stemma.compat_sglang", "stemma.compat_minisgl"))
+    path = os.pathsep.join([str(pathlib.Path(__file__).parent / "stand_ins"), *sys.path])
+    words = [sys.executable, str(script), "--cache-type"]
+    ran = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True)
+    assert ran.stdout == "--cache-type stemma\nin a child stemma\n"
+
+
 def test_mini_sglangs_own_test_passes_with_stemma_as_its_radix_cache():
     checkout = os.environ.get("STEMMA_MINISGL")
     if checkout is None:

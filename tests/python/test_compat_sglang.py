@@ -3,6 +3,7 @@
 import array
 import hashlib
 import os
+import pathlib
 import subprocess
 import sys
 import types
@@ -464,8 +465,8 @@ assert {getattr(event, "medium", None) for event in events} == MEDIA
 # Its publisher encodes these and no others; the first ones did not say where pages lie.
 @pytest.mark.parametrize("medium, media", [("medium: object = None", '{"GPU", None}'), ("", "{None}")])
 def test_events_are_sglangs_own_where_it_is_installed(tmp_path, medium, media):
-    modules = {"disaggregation/kv_events": KV_EVENTS.replace("MEDIUM", medium)}
-    run_beside_sglang(tmp_path, AS_ITS_PUBLISHER_TAKES_THEM.replace("MEDIA", media), modules)
+    modules = {"srt/disaggregation/kv_events": KV_EVENTS.replace("MEDIUM", medium)}
+    run_beside_sglang(tmp_path, ["-c", AS_ITS_PUBLISHER_TAKES_THEM.replace("MEDIA", media)], modules)
 
 
 def test_sizes_are_told_in_words(capsys):
@@ -571,19 +572,41 @@ assert not storage.exists("h")
 """
 
 
-def run_beside_sglang(tmp_path, script, modules, *arguments):
+def run_beside_sglang(tmp_path, words, modules):
+    """What it prints."""
     for name, text in modules.items():
-        module = tmp_path / "sglang" / "srt" / f"{name}.py"
+        module = tmp_path / "sglang" / f"{name}.py"
         module.parent.mkdir(parents=True, exist_ok=True)
         module.write_text(text)
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    words = [sys.executable, "-c", script, *arguments]
-    subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, check=True)
+    words = [sys.executable, *words]
+    return subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def test_they_are_sglangs_own_kinds_where_it_is_installed(tmp_path):
-    modules = {f"mem_cache/{name}": text for name, text in SGLANG.items()}
-    run_beside_sglang(tmp_path, AS_SGLANG_MAKES_THEM, modules, str(tmp_path / "disk"))
+    modules = {f"srt/mem_cache/{name}": text for name, text in SGLANG.items()}
+    run_beside_sglang(tmp_path, ["-c", AS_SGLANG_MAKES_THEM, str(tmp_path / "disk")], modules)
+
+
+LAUNCH_SERVER = """
+import multiprocessing, sys
+from sglang.srt.mem_cache.registry import say_caches
+say_caches(sys.argv[1:])
+child = multiprocessing.get_context("spawn").Process(target=say_caches, args=(["in a child"],))
+child.start()
+child.join()
+"""
+
+
+# Its schedulers are started by spawn: what the first process imported they do not have.
+def test_the_documentations_script_registers_it_in_schedulers_too(tmp_path):
+    text = (pathlib.Path(__file__).parents[2] / "docs/PYTHON.md").read_text()
+    script = tmp_path / "serve.py"
+    script.write_text(text.split("Such a script does both:")[1].split("```python\n")[1].split("```")[0])
+    say_caches = "def say_caches(words): print(*words, *made, flush=True)\n"
+    modules = {"srt/mem_cache/registry": SGLANG["registry"] + say_caches, "launch_server": LAUNCH_SERVER}
+    said = run_beside_sglang(tmp_path, [str(script), "--radix-cache-backend"], modules)
+    assert said == "--radix-cache-backend stemma\nin a child stemma\n"
 
 
 # Events.

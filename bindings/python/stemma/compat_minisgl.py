@@ -1,8 +1,8 @@
 """mini-SGLang's cache interfaces over Stemma's prefix tree.
 
 Importing this module where `minisgl` is installed registers the cache as "stemma" (`--cache-type stemma`); it must be
-imported before the arguments are parsed. Names here are mini-SGLang's own. Sizes are tokens; slots are int32
-[tokens] on the device.
+imported before the arguments are parsed, and in the processes of its schedulers: docs/PYTHON.md has a script for both.
+Names here are mini-SGLang's own. Sizes are tokens; slots are int32 [tokens] on the device.
 
 A handle holds nothing until it is locked. It stays good when others split the tree; locking one whose prefix was
 evicted meanwhile raises stemma.NotFoundError.

@@ -1,7 +1,8 @@
 """SGLang's prefix caches over Stemma's tree: RadixCache, HiRadixCache and ChunkCache, under SGLang's names.
 
 Importing this module where a `sglang` with pluggable caches is installed registers RadixCache as "stemma"
-(`--radix-cache-backend stemma`). Sizes are tokens; slots are int64 [tokens] on the device.
+(`--radix-cache-backend stemma`), in the processes that import it: docs/PYTHON.md has a script for all. Sizes are tokens;
+slots are int64 [tokens] on the device.
 
 A node is the end of a match. It holds nothing until it is locked, stays good when others split the tree, and is stale
 once it was evicted. Keys of bigrams are not cached here: stemma.UnsupportedError.
