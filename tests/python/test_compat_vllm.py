@@ -689,6 +689,20 @@ def test_ranks_that_share_a_context_are_refused(store, kind):
         connector(2)
 
 
+# Newer vLLMs do so unless they are told otherwise; older ones know of nothing but computing.
+def test_a_vllm_that_ends_requests_whose_pages_were_lost_is_refused(store):
+    def connector(**policy):
+        config = types.SimpleNamespace(
+            cache_config=types.SimpleNamespace(block_size=PAGE),
+            kv_transfer_config=types.SimpleNamespace(kv_connector_extra_config={}, **policy),
+        )
+        return StemmaConnector(config, "scheduler", store=store, namespace=bytes(32))
+
+    connector(), connector(kv_load_failure_policy="recompute")
+    with pytest.raises(stemma.UnsupportedError, match="^kv_load_failure_policy: "):
+        connector(kv_load_failure_policy="fail")
+
+
 def test_hybrid_models_are_refused(store):
     engine = Engine(store)
     request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * 8, num_computed_tokens=0)

@@ -5,7 +5,8 @@ namespace, in this process or, from a disk store, in a later one. The scheduler'
 class; `role` says which is used, as in vLLM. KV caches are tensors of shape [2, pages, page_size, heads, head_dim] a
 layer (K and V first), or [pages, 2, page_size, heads, head_dim] with pages_first=True.
 
-A load that fails is reported by get_block_ids_with_load_errors, and its pages are then computed.
+A load that fails is reported by get_block_ids_with_load_errors, and its pages are then computed: a vLLM that would end the
+request instead (kv_load_failure_policy) is refused.
 """
 
 from __future__ import annotations
@@ -107,6 +108,12 @@ def _check_parallel(parallel_config: Any) -> None:
             raise UnsupportedError(f"{name}: pages that several ranks have a part of the tokens of are not cached")
 
 
+def _check_failures(transfer: Any) -> None:
+    """Any store loses pages between a question and a load. Where vLLM does not say what then, it computes."""
+    if getattr(transfer, "kv_load_failure_policy", "recompute") != "recompute":
+        raise UnsupportedError('kv_load_failure_policy: "recompute" is wanted: a page that was lost would end its request')
+
+
 class StemmaConnector(KVConnectorBase_V1):
     """Options are read from kv_transfer_config.kv_connector_extra_config, or given here:
 
@@ -125,6 +132,7 @@ class StemmaConnector(KVConnectorBase_V1):
         except TypeError:
             super().__init__(vllm_config, role)
         transfer = getattr(vllm_config, "kv_transfer_config", None)
+        _check_failures(transfer)
         options = {**(getattr(transfer, "kv_connector_extra_config", None) or {}), **options}
         self._options = options
         cache_config = getattr(vllm_config, "cache_config", None)
