@@ -21,6 +21,7 @@ class Engine:
     def __init__(self, store, cache=None, **options):
         config = types.SimpleNamespace(cache_config=types.SimpleNamespace(block_size=PAGE, **(cache or {})))
         options = {"namespace": bytes(32), **options}
+        self.config = config
         self.scheduler = StemmaConnector(config, "scheduler", store=store, **options)
         self.worker = StemmaConnector(config, "worker", store=store, **options)
         self.caches = {name: torch.zeros((2, PAGES, PAGE, 2, 3)) for name in LAYERS}
@@ -200,6 +201,50 @@ def test_a_step_that_replays_a_graph_saves_its_pages(store):
     assert request.external == 16
     third.step(request, 16, 18)
     assert third.holds(request, 18)
+
+
+class Slow:
+    """A store of which every question takes ten milliseconds of a clock of its own."""
+
+    def __init__(self, store):
+        self._store, self.now, self.questions = store, 0.0, 0
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def exists(self, names):
+        self.now, self.questions = self.now + 0.01, self.questions + 1
+        return self._store.exists(names)
+
+
+# vLLM asks of one that waits for room in every step, and all that run wait for the answer.
+def test_of_a_long_prompt_that_waits_a_store_is_not_asked_in_every_step(store, monkeypatch):
+    slow = Slow(store)
+    monkeypatch.setattr("stemma.compat_vllm.time", types.SimpleNamespace(monotonic=lambda: slow.now))
+    scheduler = StemmaConnector(Engine(store).config, "scheduler", store=slow, namespace=bytes(32))
+    request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * 256 * PAGE + [1])
+    for _ in range(100):  # steps of ten milliseconds
+        scheduler.get_num_new_matched_tokens(request, 0)
+        slow.now += 0.01
+    assert 4 <= slow.questions <= 6
+    # What is asked is another question.
+    for asking in (lambda: scheduler.get_num_new_matched_tokens(request, PAGE), scheduler.reset_cache):
+        before = slow.questions
+        asking()
+        scheduler.get_num_new_matched_tokens(request, 0)
+        assert slow.questions > before
+
+
+# Files of an adapter may change meanwhile.
+@pytest.mark.parametrize("pages, has_adapter", [(255, False), (256, True)])
+def test_of_a_short_prompt_or_an_adapter_a_store_is_asked_in_every_step(store, tmp_path, pages, has_adapter):
+    slow = Slow(store)
+    scheduler = StemmaConnector(Engine(store).config, "scheduler", store=slow, namespace=bytes(32))
+    lora = adapter(tmp_path / "poet", b"weights") if has_adapter else None
+    request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * pages * PAGE + [1], lora_request=lora)
+    for _ in range(3):
+        scheduler.get_num_new_matched_tokens(request, 0)
+    assert slow.questions == 3
 
 
 class Refusing:

@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import pathlib
+import time
 from typing import Any, Optional
 
 import torch
@@ -70,6 +71,23 @@ class _Seen:
     block_ids: list[int]
     saved_pages: int
     computed_tokens: int = 0
+
+
+# vLLM asks of a request that waits for room in every step, and nobody's step begins before the answer. Of a long prompt that is
+# thousands of names, so that an answer is good for a while: asking takes one part of so many of the time, at most.
+ASKING_SHARE = 20
+PAGES_ASKED_ALWAYS = 256  # of fewer pages it is asked in every step
+
+
+@dataclasses.dataclass
+class _Asked:
+    """Of a request that waits: what the engine had of it when it asked, its keys, and how many pages were found."""
+
+    own_tokens: int
+    prompt_tokens: int
+    keys: list[bytes]
+    found: int
+    good_until: float
 
 
 def _namespace_of(given: Any, vllm_config: Any) -> bytes:
@@ -156,7 +174,7 @@ class StemmaConnector(KVConnectorBase_V1):
         self._emptied_at: Optional[int] = None  # after a reset, the first step at which none from before it saves any more
         self._store = options.get("store") or open_store(options)
         self._seen: dict[str, _Seen] = {}
-        self._asked: dict[str, tuple[int, list[bytes]]] = {}  # of a request, what the engine had of it then, and its keys
+        self._asked: dict[str, _Asked] = {}
         self._adapters = _Adapters()
         self._to_load: list[PageMoves] = []
         self._layers: dict[str, torch.Tensor] = {}
@@ -194,13 +212,25 @@ class StemmaConnector(KVConnectorBase_V1):
         A page is there once every rank has marked it: the last layer is saved last. Changes nothing that is seen outside.
         None for a request that vLLM itself finds nothing for, as where each token of its prompt is to be scored.
         """
-        keys = self._keys_of(request)
+        begin = time.monotonic()
+        asked = self._asked.get(request.request_id)
+        if asked is None or begin >= asked.good_until or not self._is_of(asked, request, num_computed_tokens):
+            asked = self._asked[request.request_id] = self._ask(request, num_computed_tokens, begin)
+        return asked.found * self._page_size, False
+
+    def _is_of(self, asked: _Asked, request: Any, num_computed_tokens: int) -> bool:
+        return (asked.own_tokens, asked.prompt_tokens) == (num_computed_tokens, _prompt_length(request))
+
+    def _ask(self, request: Any, num_computed_tokens: int, begin: float) -> _Asked:
+        keys, prompt_tokens = self._keys_of(request), _prompt_length(request)
         reads = bool(keys) and not getattr(request, "skip_reading_prefix_cache", False) and self._emptied_at is None
-        loadable = (len(request.prompt_token_ids) - 1) // self._page_size if reads else 0
-        first = num_computed_tokens // self._page_size
-        found = self._stored(keys[first:loadable])
-        self._asked[request.request_id] = num_computed_tokens, keys
-        return found * self._page_size, False
+        loadable = (prompt_tokens - 1) // self._page_size if reads else 0
+        wanted = keys[num_computed_tokens // self._page_size : loadable]
+        found, end = self._stored(wanted), time.monotonic()
+        # The files of an adapter are looked at each time: its weights are those of when it runs.
+        is_dear = len(wanted) >= PAGES_ASKED_ALWAYS and getattr(request, "lora_request", None) is None
+        good_until = end + ASKING_SHARE * (end - begin) if is_dear else begin
+        return _Asked(num_computed_tokens, prompt_tokens, keys, found, good_until)
 
     def _stored(self, keys: list[bytes]) -> int:
         """How many pages, from the first one on, every rank has marked."""
@@ -217,7 +247,8 @@ class StemmaConnector(KVConnectorBase_V1):
         The request itself does not say what that was before it runs. Of that, too, the store may lack some: the answer of a
         turn before, which no prompt had, or what it has lost. It is saved then, or all behind it would never be found.
         """
-        own_tokens, keys = self._asked.get(request.request_id) or (0, self._keys_of(request))
+        asked = self._asked.pop(request.request_id, None)
+        own_tokens, keys = (0, self._keys_of(request)) if asked is None else (asked.own_tokens, asked.keys)
         block_ids, count = _block_ids(blocks), num_external_tokens // self._page_size
         had = max(own_tokens, getattr(request, "num_computed_tokens", 0)) // self._page_size
         if count > 0:
@@ -284,6 +315,7 @@ class StemmaConnector(KVConnectorBase_V1):
         nothing is found and nothing saved, and then the store is emptied once more.
         """
         self._seen.clear()
+        self._asked.clear()
         if self._steps_ahead > 1:
             self._emptied_at = self._steps + self._steps_ahead - 1
         return self._empty()
@@ -448,6 +480,10 @@ def _request_namespace(digest: bytes, request: Any, weights: Optional[str]) -> b
     if not present:
         return digest
     return hashlib.sha256(digest + json.dumps(present, sort_keys=True).encode()).digest()
+
+
+def _prompt_length(request: Any) -> int:
+    return 0 if request.prompt_token_ids is None else len(request.prompt_token_ids)
 
 
 def _is_resumed(cached: Any, at: int) -> bool:
