@@ -296,6 +296,45 @@ def test_decoding_begins_a_page_only_where_one_is_full():
     assert allocator.alloc_decode(longs(6, 5), longs(8, 7)).tolist() == [9, 12]
 
 
+# SGLang says lengths twice, so that nobody waits for a device; its first versions did not.
+@pytest.mark.parametrize(
+    "extend, decode",
+    [
+        (
+            lambda slots, begin, end, last: slots.alloc_extend(begin, begin, end, end, last, 9),
+            lambda slots, end, last: slots.alloc_decode(end, end, last),
+        ),
+        (
+            lambda slots, begin, end, last: slots.alloc_extend(
+                prefix_lens=begin, prefix_lens_cpu=begin, seq_lens=end, seq_lens_cpu=end, last_loc=last, extend_num_tokens=9
+            ),
+            lambda slots, end, last: slots.alloc_decode(seq_lens=end, seq_lens_cpu=end, last_loc=last),
+        ),
+        (
+            lambda slots, begin, end, last: slots.alloc_extend(begin, begin, end, end, last, 9, num_new_pages=2),
+            lambda slots, end, last: slots.alloc_decode(end, end, last_loc=last),
+        ),
+        (
+            lambda slots, begin, end, last: slots.alloc_extend(begin, end, last, 9),
+            lambda slots, end, last: slots.alloc_decode(end, last),
+        ),
+        (
+            lambda slots, begin, end, last: slots.alloc_extend(
+                prefix_lens=begin, seq_lens=end, last_loc=last, extend_num_tokens=9
+            ),
+            lambda slots, end, last: slots.alloc_decode(seq_lens=end, last_loc=last),
+        ),
+    ],
+)
+def test_it_is_called_as_sglang_calls_it(extend, decode):
+    allocator = PagedTokenToKVPoolAllocator(32, 4)
+    allocator.alloc(4)
+    assert extend(allocator, longs(2), longs(11), longs(5)).tolist() == list(range(6, 15))
+    assert decode(allocator, longs(12), longs(14)).tolist() == [15]
+    with pytest.raises(TypeError, match="alloc_extend: prefix_lens, "):
+        allocator.alloc_extend(longs(2), longs(11))
+
+
 # Rows.
 
 

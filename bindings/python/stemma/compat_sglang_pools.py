@@ -186,6 +186,21 @@ class TokenToKVPoolAllocator(_Allocator):
         return slots
 
 
+_EXTEND = ("prefix_lens", "prefix_lens_cpu", "seq_lens", "seq_lens_cpu", "last_loc", "extend_num_tokens")
+_DECODE = ("seq_lens", "seq_lens_cpu", "last_loc")
+
+
+def _named(call: str, names: tuple, given: tuple, named: dict) -> dict:
+    """Arguments by their names, lengths as they are on the CPU where they are said to be. num_new_pages is counted here."""
+    named.pop("num_new_pages", None)
+    first_names = tuple(name for name in names if not name.endswith("_cpu"))
+    is_first = len(given) + len(named) == len(first_names)
+    wanted = {**dict(zip(first_names if is_first else names, given)), **named}
+    if len(given) > len(names) + 1 or not set(first_names) <= wanted.keys() <= set(names):
+        raise TypeError(f"{call}: {', '.join(names)} are wanted")
+    return {name: wanted.get(f"{name}_cpu", wanted[name]) for name in first_names}
+
+
 class PagedTokenToKVPoolAllocator(_Allocator):
     """Whole pages, 1 ... size / page_size. A slot is page x page_size + offset."""
 
@@ -201,12 +216,27 @@ class PagedTokenToKVPoolAllocator(_Allocator):
             return None
         return (pages[:, None] * self.page_size + torch.arange(self.page_size, device=self.device)).flatten()
 
-    def alloc_extend(self, prefix_lens, seq_lens, last_loc, extend_num_tokens: int) -> torch.Tensor | None:
+    def alloc_extend(self, *given, **named) -> torch.Tensor | None:
         """Slots for tokens prefix_lens[i] ... seq_lens[i]-1 of each request, whose last slot so far is last_loc[i].
 
         The rest of the last page is filled first, then new pages. All or none.
+        Of (prefix_lens, prefix_lens_cpu, seq_lens, seq_lens_cpu, last_loc, extend_num_tokens, num_new_pages=None), as SGLang has
+        it, or without what is on the CPU, as in its first versions.
         """
-        prefixes, ends, lasts = prefix_lens.tolist(), seq_lens.tolist(), last_loc.tolist()
+        wanted = _named("alloc_extend", _EXTEND, given, named)
+        prefixes, ends = (wanted[name].tolist() for name in ("prefix_lens", "seq_lens"))
+        return self._extend(prefixes, ends, wanted["last_loc"].tolist(), wanted["extend_num_tokens"])
+
+    def alloc_decode(self, *given, **named) -> torch.Tensor | None:
+        """One slot for the last token of each request: behind its last slot, or at the start of a new page.
+
+        Of (seq_lens, seq_lens_cpu, last_loc), or without what is on the CPU, as in SGLang's first versions.
+        """
+        wanted = _named("alloc_decode", _DECODE, given, named)
+        ends = wanted["seq_lens"].tolist()
+        return self._extend([end - 1 for end in ends], ends, wanted["last_loc"].tolist(), len(ends))
+
+    def _extend(self, prefixes, ends, lasts, extend_num_tokens: int) -> torch.Tensor | None:
         size = self.page_size
         counts = [-(-end // size) - -(-prefix // size) for prefix, end in zip(prefixes, ends)]
         if any(prefix % size != (last + 1) % size for prefix, last in zip(prefixes, lasts)):
@@ -225,10 +255,6 @@ class PagedTokenToKVPoolAllocator(_Allocator):
             parts.append(whole[: end - prefix - filled])
             at += count
         return torch.cat(parts)
-
-    def alloc_decode(self, seq_lens, last_loc) -> torch.Tensor | None:
-        """One slot for the last token of each request: behind its last slot, or at the start of a new page."""
-        return self.alloc_extend(seq_lens - 1, seq_lens, last_loc, len(seq_lens))
 
     def _units_of(self, slots):
         return (slots // self.page_size).unique()
