@@ -718,6 +718,21 @@ def test_caches_with_pages_of_another_size_are_refused(store, shape, pages_first
         worker.register_kv_caches({"layer.0": torch.zeros(shape)})
 
 
+# Then the shape of a page does not say it.
+@pytest.mark.parametrize("is_first", [False, True])
+def test_caches_with_pages_of_another_size_and_as_many_heads_are_refused(store, is_first):
+    config = types.SimpleNamespace(cache_config=types.SimpleNamespace(block_size=PAGE))
+    pages = types.SimpleNamespace(num_blocks=PAGES)
+    worker = StemmaConnector(config, "worker", pages, store=store, namespace=bytes(32), pages_first=is_first)
+
+    def layer(pages, tokens):
+        return torch.zeros((pages, 2, tokens, PAGE, 3) if is_first else (2, pages, tokens, PAGE, 3))
+
+    worker.register_kv_caches({"layer.0": layer(PAGES, PAGE)})
+    with pytest.raises(stemma.InvalidArgumentError, match=f"has {2 * PAGES} pages where vLLM's scheduler has {PAGES}"):
+        worker.register_kv_caches({"layer.0": layer(2 * PAGES, PAGE // 2)})
+
+
 # A page of vLLM's scheduler has the tokens of as many pages as there are ranks then: under the key of one page's tokens
 # would lie what was computed for others.
 @pytest.mark.parametrize("kind", ["decode", "prefill"])

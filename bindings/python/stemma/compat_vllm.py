@@ -159,6 +159,7 @@ class StemmaConnector(KVConnectorBase_V1):
             raise InvalidArgumentError("page_size: is wanted where vllm_config has no block_size")
         self._namespace = _namespace_of(options.get("namespace"), vllm_config)
         self._pages_first = options.get("pages_first", False)
+        self._pages = getattr(kv_cache_config, "num_blocks", None)  # of the scheduler, where vLLM says
         self._codes = _codes_of(cache_config)
         # Each rank of a model has its own part of every page, and all have the same options.
         parallel_config = getattr(vllm_config, "parallel_config", None)
@@ -345,11 +346,16 @@ class StemmaConnector(KVConnectorBase_V1):
         # As many bytes may mean something else: heads before tokens, another type of numbers.
         for name, layer in kv_caches.items():
             page = self._page(layer, 0)
-            self._check_page(name, page)
+            self._check_page(name, page, layer.shape[0 if self._pages_first else 1])
             self._forms[name] = f"/{page.dtype}/{'x'.join(map(str, page.shape))}".encode() + self._codes
 
-    def _check_page(self, name: str, page: torch.Tensor) -> None:
-        """Where kernels know smaller pages only, vLLM makes the tensor of these: its scheduler's ids mean others of it."""
+    def _check_page(self, name: str, page: torch.Tensor, pages: int) -> None:
+        """Where kernels know smaller pages only, vLLM makes the tensor of these: its scheduler's ids mean others of it.
+
+        There are more of them then, which tells it also where there are as many heads as a page should have tokens.
+        """
+        if self._pages and self._pages != pages:
+            raise InvalidArgumentError(f"{name}: has {pages} pages where vLLM's scheduler has {self._pages}")
         says_tokens = self._pages_first or page.dim() > 2  # else a page of K is a row
         if says_tokens and self._page_size not in page.shape[-3:-1]:
             raise InvalidArgumentError(f"{name}: {tuple(page.shape)} has not {self._page_size} tokens a page")
