@@ -43,6 +43,16 @@ def test_a_prompt_is_text_tokens_or_a_mapping(llm):
     assert llm.generate([]) == []
 
 
+# An image would be missing in the answer, and what has a salt of its own would be found by others.
+def test_a_prompt_with_what_is_not_known_is_refused(llm):
+    for name, value in ("multi_modal_data", {"image": "x"}), ("cache_salt", "tenant"):
+        with pytest.raises(stemma.InvalidArgumentError, match=f"^prompt: {name}: "):
+            llm.generate([{"prompt": "The page and", name: value}], {"max_tokens": 1})
+    assert llm.generate({"prompt": "The page and", "cache_salt": None}, {"max_tokens": 1})
+    with pytest.raises(stemma.InvalidArgumentError, match="neither prompt nor prompt_token_ids"):
+        llm.generate({"text": None}, {"max_tokens": 1})
+
+
 def test_a_prompt_that_was_computed_is_found(llm):
     prompt = " ".join(["cached"] * 60)
     first = llm.generate(prompt, {"max_tokens": 4})[0]
@@ -142,6 +152,28 @@ def test_a_stop_token_ends_the_output(llm):
 def test_a_bias_decides(llm):
     output = llm.generate("Once upon a time", {"max_tokens": 3, "logit_bias": {42: 1000.0}})[0]
     assert output.outputs[0].token_ids == [42, 42, 42]
+
+
+# As OpenAI's clients send them; a template would write them out as they are written in Python.
+def test_a_content_may_come_in_parts(llm):
+    def prompt(*messages):
+        return llm.chat(list(messages), {"max_tokens": 1})[0].prompt_token_ids
+
+    whole = prompt({"role": "user", "content": "Tell me\nof the sea"})
+    parts = [{"type": "text", "text": "Tell me"}, {"type": "input_text", "text": "of the sea"}]
+    assert prompt({"role": "user", "content": parts}) == whole
+    begin = {"role": "user", "content": "Tell me"}
+    silent = prompt(begin, {"role": "assistant", "content": ""}, begin)
+    assert prompt(begin, {"role": "assistant", "content": None, "tool_calls": []}, begin) == silent
+    assert prompt(begin, {"role": "assistant"}, begin) == silent
+
+
+@pytest.mark.parametrize(
+    "content", [[{"type": "image_url", "image_url": {"url": "x"}}], ["text"], [{"text": "x"}], [{"type": "text", "text": 5}], None, 5]
+)
+def test_a_content_of_other_than_text_is_refused(llm, content):
+    with pytest.raises(stemma.InvalidArgumentError, match="^messages: content: "):
+        llm.chat([{"role": "user", "content": content}], {"max_tokens": 1})
 
 
 def test_a_conversation_is_answered_by_the_models_template(llm):

@@ -177,9 +177,12 @@ class LLM:
         sampling_params: Union[SamplingParams, Mapping[str, Any], None] = None,
         adapter: Optional[str] = None,
     ) -> list[RequestOutput]:
-        """Answers to a conversation, a list of {"role", "content"}, or to several, by the model's own template."""
+        """Answers to a conversation, a list of {"role", "content"}, or to several, by the model's own template.
+
+        A content is a text or a list of parts of it, as {"type": "text", "text": ...}. No other parts, as images, are known.
+        """
         talks = [messages] if messages and isinstance(messages[0], Mapping) else list(messages)
-        tokens = [self._engine.encode_messages(json.dumps(talk)) for talk in talks]
+        tokens = [self._engine.encode_messages(json.dumps(_readable(talk))) for talk in talks]
         params = [SamplingParams.of(sampling_params)] * len(talks)
         return self._run([None] * len(talks), tokens, params, [adapter] * len(talks), goes_on=False)
 
@@ -220,6 +223,7 @@ class LLM:
 
     def _prompt(self, prompt: Prompt) -> tuple[Optional[str], Sequence[int]]:
         if isinstance(prompt, Mapping):
+            _check_prompt(prompt)
             prompt = prompt["prompt_token_ids"] if "prompt_token_ids" in prompt else prompt["prompt"]
         return (prompt, self._engine.encode(prompt)) if isinstance(prompt, str) else (None, prompt)
 
@@ -240,6 +244,41 @@ class LLM:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+_PROMPT = {"prompt", "prompt_token_ids", "adapter"}
+_TEXTS = ("text", "input_text", "output_text")
+
+
+def _check_prompt(prompt: Mapping[str, Any]) -> None:
+    """What is not known is refused, as an image or a salt: the answer would be to another prompt, or found by others."""
+    unknown = {str(name) for name, value in prompt.items() if value is not None} - _PROMPT
+    if unknown:
+        raise InvalidArgumentError(f"prompt: {', '.join(sorted(unknown))}: not known here")
+    if not prompt.keys() & {"prompt", "prompt_token_ids"}:
+        raise InvalidArgumentError("prompt: has neither prompt nor prompt_token_ids")
+
+
+def _readable(talk: Any) -> Any:
+    """A conversation as templates read it: contents are texts. What is none of its forms the engine refuses."""
+    if not isinstance(talk, (list, tuple)):
+        return talk
+    return [{**one, "content": _text_of(one)} if isinstance(one, Mapping) else one for one in talk]
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
+    """Parts are joined by line breaks, as the server joins them. An assistant may say nothing, as where it calls a tool."""
+    content = message.get("content")
+    if content is None and message.get("role") == "assistant":
+        return ""
+    if isinstance(content, (list, tuple)):
+        if not all(isinstance(part, Mapping) and part.get("type") in _TEXTS for part in content):
+            raise InvalidArgumentError('messages: content: only parts of type "text" are supported')
+        texts = [part.get("text") for part in content]
+        content = "\n".join(texts) if all(isinstance(text, str) for text in texts) else None
+    if not isinstance(content, str):
+        raise InvalidArgumentError("messages: content: must be a text or a list of parts")
+    return content
 
 
 def _chances(row) -> dict[int, Logprob]:
