@@ -338,10 +338,23 @@ def test_it_is_called_as_sglang_calls_it(extend, decode):
 # Rows.
 
 
+# As slots: a batch of a graph for more requests is filled up with row 0, and writes there.
+def test_row_0_is_nobodys():
+    pool = ReqToTokenPool(2, 4)
+    rows = pool.alloc(2)
+    pool.write(([0, 0], [0, 1]), torch.tensor([7, 8], dtype=torch.int32))
+    assert not pool.req_to_token[rows].any() and pool.alloc(1) is None
+    pool.clear()
+    assert sorted(pool.alloc(2)) == [1, 2]
+
+
 def test_rows_are_given_and_come_back():
     pool = ReqToTokenPool(8, 4)
     rows = pool.alloc(8)
-    assert sorted(rows) == list(range(8)) and pool.available_size() == 0
+    assert sorted(rows) == list(range(1, 9)) and pool.available_size() == 0
+    for row in rows:
+        pool.write((row, slice(0, 4)), torch.tensor([row] * 4, dtype=torch.int32))
+    assert pool.req_to_token.tolist() == [[row] * 4 for row in range(9)]
     pool.free(rows[:3])
     again = pool.alloc(3)
     assert sorted(again) == sorted(rows[:3]) and pool.available_size() == 0
@@ -370,19 +383,20 @@ def test_rows_are_given_to_all_or_none():
 
 def test_a_row_that_is_not_taken_is_not_freed():
     pool = ReqToTokenPool(2, 4)
-    with pytest.raises(stemma.InvalidArgumentError, match="row 0"):
-        pool.free(0)
+    for row in 0, 1:
+        with pytest.raises(stemma.InvalidArgumentError, match=f"row {row}"):
+            pool.free(row)
 
 
-@pytest.mark.parametrize("wrong", [3, 7, 1], ids=["free", "no row", "twice"])
+@pytest.mark.parametrize("wrong", [4, 7, 0, 1], ids=["free", "no row", "nobody's", "twice"])
 def test_rows_are_freed_all_or_none(wrong):
     pool = ReqToTokenPool(4, 4)
     rows = pool.alloc(3)
     with pytest.raises(stemma.InvalidArgumentError, match=f"row {wrong}"):
-        pool.free([0, 1, wrong])
+        pool.free([1, 2, wrong])
     assert pool.available_size() == 1
     pool.free(rows)
-    assert sorted(pool.alloc(4)) == [0, 1, 2, 3]
+    assert sorted(pool.alloc(4)) == [1, 2, 3, 4]
 
 
 def test_a_request_whose_row_cannot_be_freed_keeps_it():

@@ -1,4 +1,4 @@
-"""SGLang's tables and allocators of slots, under SGLang's names. Slot 0 (or page 0) is nobody's: padding goes there.
+"""SGLang's tables and allocators of slots, under SGLang's names. Slot 0 (or page 0) and row 0 are nobody's: padding goes there.
 
 Freeing what is not taken raises stemma.InvalidArgumentError, always: a slot with two owners would serve one user's
 tokens to another.
@@ -22,11 +22,14 @@ def _row_of(req) -> int | None:
 
 
 class ReqToTokenPool:
-    """A row of slots for each running request: `req_to_token`, int32 [size, max_context_len]."""
+    """A row of slots for each running request, 1 ... size: `req_to_token`, int32 [size + 1, max_context_len].
+
+    Row 0 is what a batch is filled up with that replays a graph of more requests, which then writes there.
+    """
 
     def __init__(self, size: int, max_context_len: int, device: str = "cpu", enable_memory_saver: bool = False):
         self.size, self.max_context_len, self.device = size, max_context_len, device
-        self.req_to_token = torch.zeros((size, max_context_len), dtype=torch.int32, device=device)
+        self.req_to_token = torch.zeros((size + 1, max_context_len), dtype=torch.int32, device=device)
         self.clear()
 
     def write(self, indices, values) -> None:
@@ -72,13 +75,13 @@ class ReqToTokenPool:
         given = [rows] if isinstance(rows, int) else [int(row) for row in rows]
         free = set(self.free_slots)
         for row in given:
-            if row in free or not 0 <= row < self.size:
+            if row in free or not 1 <= row <= self.size:
                 raise InvalidArgumentError(f"row {row} is not taken")
             free.add(row)
         self.free_slots += given
 
     def clear(self) -> None:
-        self.free_slots = list(range(self.size - 1, -1, -1))
+        self.free_slots = list(range(self.size, 0, -1))
 
 
 class _Allocator:
