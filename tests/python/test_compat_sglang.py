@@ -1224,6 +1224,18 @@ def test_suffixes_tell_ranks_apart(storage):
     assert not storage.exists("h0") and storage._store.stats()["values"] == 0
 
 
+# Each call removes a part of what a server has.
+def test_a_storage_with_more_than_one_call_removes_is_cleared_all_the_same():
+    answers = [stemma.errors.DeadlineError("values may be left")] * 3
+
+    def clear():
+        if answers:
+            raise answers.pop()
+
+    StemmaHiCacheStorage(store=types.SimpleNamespace(clear=clear)).clear()
+    assert answers == []
+
+
 # With --enable-metrics SGLang's scheduler hands them to its collector in every round, which takes its own class or None.
 def test_a_storage_has_no_figures_that_sglang_would_not_take(storage):
     assert storage.get_stats() is None

@@ -470,6 +470,28 @@ def test_a_reset_of_a_server_is_one_of_all_its_users(redis):
     assert Engine(stores[1]).admit("c", tokens).external == 0
 
 
+class Cleared:
+    """A store that is emptied in parts."""
+
+    def __init__(self, parts, error=stemma.errors.DeadlineError):
+        self.parts, self.error = parts, error
+
+    def clear(self):
+        self.parts -= 1
+        if self.parts > 0:
+            raise self.error("values may be left")
+
+
+def test_a_store_with_more_than_one_call_removes_is_emptied_all_the_same():
+    config = types.SimpleNamespace(cache_config=types.SimpleNamespace(block_size=PAGE))
+    store = Cleared(parts=5)
+    assert StemmaConnector(config, "scheduler", store=store, namespace=bytes(32)).reset_cache() is True
+    assert store.parts == 0
+    failing = Cleared(parts=5, error=stemma.errors.IoError)
+    assert StemmaConnector(config, "scheduler", store=failing, namespace=bytes(32)).reset_cache() is False
+    assert failing.parts == 4
+
+
 def test_a_reset_that_did_not_reach_its_server_is_none():
     down = stemma.PageStore.remote("redis://127.0.0.1:1", value_bytes=1024, deadline_us=100_000)
     assert Engine(down).scheduler.reset_cache() is False

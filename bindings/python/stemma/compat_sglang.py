@@ -34,7 +34,7 @@ from .compat_sglang_pools import (  # noqa: F401
     page_align_floor,
     request_part,
 )
-from ._stores import check_page_fits, open_store
+from ._stores import check_page_fits, empty_store, open_store
 from .errors import InvalidArgumentError, UnsupportedError
 
 try:
@@ -1069,7 +1069,7 @@ class StemmaHiCacheStorage(HiCacheStorage):
 
     def clear(self) -> None:
         """Removes every page of the store, of whichever suffix."""
-        self._store.clear()
+        empty_store(self._store)
 
     def get_stats(self) -> None:
         """None: SGLang's metrics take figures of its own class only, of how fast pages came. A PageStore's `stats` says more."""

@@ -17,12 +17,12 @@ import json
 import os
 import pathlib
 import time
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import torch
 
 from . import _stemma
-from ._stores import check_page_fits, open_store
+from ._stores import check_page_fits, empty_store, open_store
 from .errors import Error, InvalidArgumentError, UnsupportedError
 
 try:
@@ -274,7 +274,8 @@ class StemmaConnector(KVConnectorBase_V1):
             self._unsure.append((self._steps + self._steps_ahead, loading))
         self._unsure = [entry for entry in self._unsure if entry[0] > self._steps]
         unsure = set().union(*(blocks for _, blocks in self._unsure))
-        if self._emptied_at is not None and self._steps >= self._emptied_at and self._empty():
+        # Little has come since, and where it is more the next step goes on: no step waits longer than for another call.
+        if self._emptied_at is not None and self._steps >= self._emptied_at and self._empty(lambda store: store.clear()):
             self._emptied_at = None
         self._steps += 1
         for new in getattr(scheduler_output, "scheduled_new_reqs", []):
@@ -319,11 +320,11 @@ class StemmaConnector(KVConnectorBase_V1):
         self._asked.clear()
         if self._steps_ahead > 1:
             self._emptied_at = self._steps + self._steps_ahead - 1
-        return self._empty()
+        return self._empty(empty_store)
 
-    def _empty(self) -> bool:
+    def _empty(self, how: Callable[[Any], None]) -> bool:
         try:
-            self._store.clear()
+            how(self._store)
         except Error:  # as of a server that does not answer
             return False
         return True
