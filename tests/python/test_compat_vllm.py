@@ -582,6 +582,27 @@ def test_steps_planned_before_the_outcome_of_a_load_save_nothing_on_any_rank(sto
     assert planned(scheduler, "c", [0, 1, *range(11, 20)], 8, 4, True).saves
 
 
+# As beneath vLLM's MultiConnector, which asks all and has one load. Whether it could, only that one knows.
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_what_another_connector_loads_is_not_saved_before_its_outcome_is_known(store, is_resumed):
+    scheduler = Engine(store).scheduler
+    request, pages = types.SimpleNamespace(request_id="a", prompt_token_ids=list(range(18))), [3, 4, 5, 6, 7]
+    assert scheduler.get_num_new_matched_tokens(request, 4) == (0, False)
+    scheduler.update_state_after_alloc(request, ([],), 0)
+    resumed = types.SimpleNamespace(
+        scheduled_new_reqs=[],
+        scheduled_cached_reqs=types.SimpleNamespace(
+            req_ids=["a"], new_block_ids=[(pages,)], num_computed_tokens=[12], resumed_req_ids={"a"}
+        ),
+        num_scheduled_tokens={"a": 4},
+    )
+    first = scheduler.build_connector_meta(resumed) if is_resumed else planned(scheduler, "a", pages, 12, 4, True)
+    assert first.saves == []
+    # It failed: the engine has no more than it had before, and computes the rest.
+    (save,) = planned(scheduler, "a", pages, 4, 5, False).saves
+    assert save.block_ids == [3, 4] and save.keys == stemma.page_keys(list(range(8)), PAGE, bytes(32))
+
+
 class Page(int):
     """Counts how often it is looked up."""
 

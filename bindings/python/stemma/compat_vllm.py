@@ -65,11 +65,15 @@ class StemmaConnectorMetadata(KVConnectorMetadata):
 
 @dataclasses.dataclass
 class _Seen:
-    """A request that the scheduler knows: its keys, its pages so far, and how many of these are saved."""
+    """A request that the scheduler knows: its keys, its pages so far, and how many of these are saved.
+
+    `known_tokens`: what the engine had of it, and what is loaded here. What it begins with beyond that another connector loads.
+    """
 
     keys: list[bytes]
     block_ids: list[int]
     saved_pages: int
+    known_tokens: int
     computed_tokens: int = 0
 
 
@@ -251,7 +255,8 @@ class StemmaConnector(KVConnectorBase_V1):
         asked = self._asked.pop(request.request_id, None)
         own_tokens, keys = (0, self._keys_of(request)) if asked is None else (asked.own_tokens, asked.keys)
         block_ids, count = _block_ids(blocks), num_external_tokens // self._page_size
-        had = max(own_tokens, getattr(request, "num_computed_tokens", 0)) // self._page_size
+        had_tokens = max(own_tokens, getattr(request, "num_computed_tokens", 0))
+        had = had_tokens // self._page_size
         if count > 0:
             self._to_load.append(
                 PageMoves(request.request_id, keys[had : had + count], block_ids[had : had + count])
@@ -259,7 +264,7 @@ class StemmaConnector(KVConnectorBase_V1):
         own = keys[:had]
         stored = self._stored(own)
         saved_pages = had + count if stored == len(own) else stored
-        self._seen[request.request_id] = _Seen(keys, block_ids, saved_pages)
+        self._seen[request.request_id] = _Seen(keys, block_ids, saved_pages, had_tokens + num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> StemmaConnectorMetadata:
         """What is loaded before this step and saved after it: pages of prompts that are complete then.
@@ -268,9 +273,9 @@ class StemmaConnector(KVConnectorBase_V1):
         one did not come, on any rank, what is computed behind it is wrong on all of them, until the engine knows and
         computes anew: so nothing is saved in any step that may be planned before. A later one saves what was right.
         """
-        saves = []
-        if self._to_load:
-            loading = {block_id for load in self._to_load for block_id in load.block_ids}
+        saves, loading = [], self._note_pages(scheduler_output)
+        loading.update(block_id for load in self._to_load for block_id in load.block_ids)
+        if loading:
             self._unsure.append((self._steps + self._steps_ahead, loading))
         self._unsure = [entry for entry in self._unsure if entry[0] > self._steps]
         unsure = set().union(*(blocks for _, blocks in self._unsure))
@@ -278,19 +283,6 @@ class StemmaConnector(KVConnectorBase_V1):
         if self._emptied_at is not None and self._steps >= self._emptied_at and self._empty(lambda store: store.clear()):
             self._emptied_at = None
         self._steps += 1
-        for new in getattr(scheduler_output, "scheduled_new_reqs", []):
-            seen = self._seen.get(new.req_id)
-            if seen is not None:
-                seen.block_ids = _block_ids(new.block_ids)
-                seen.computed_tokens = new.num_computed_tokens
-        cached = getattr(scheduler_output, "scheduled_cached_reqs", None)
-        for i, request_id in enumerate(getattr(cached, "req_ids", [])):
-            seen = self._seen.get(request_id)
-            if seen is not None:
-                if cached.new_block_ids[i] is not None:
-                    new_ids = _block_ids(cached.new_block_ids[i])
-                    seen.block_ids = new_ids if _is_resumed(cached, i) else seen.block_ids + new_ids
-                seen.computed_tokens = cached.num_computed_tokens[i]
         for request_id, tokens in scheduler_output.num_scheduled_tokens.items():
             seen = self._seen.get(request_id)
             if seen is None or self._emptied_at is not None:
@@ -303,6 +295,28 @@ class StemmaConnector(KVConnectorBase_V1):
                 seen.saved_pages = whole
         loads, self._to_load = self._to_load, []
         return StemmaConnectorMetadata(loads, saves)
+
+    def _note_pages(self, scheduler_output: Any) -> set[int]:
+        """Where requests are now. Which pages another connector loads for this step, beside this one."""
+        begun = []
+        for new in getattr(scheduler_output, "scheduled_new_reqs", []):
+            seen = self._seen.get(new.req_id)
+            if seen is not None:
+                seen.block_ids = _block_ids(new.block_ids)
+                seen.computed_tokens = new.num_computed_tokens
+                begun.append(seen)
+        cached = getattr(scheduler_output, "scheduled_cached_reqs", None)
+        for i, request_id in enumerate(getattr(cached, "req_ids", [])):
+            seen = self._seen.get(request_id)
+            if seen is not None:
+                is_resumed = _is_resumed(cached, i)
+                if cached.new_block_ids[i] is not None:
+                    new_ids = _block_ids(cached.new_block_ids[i])
+                    seen.block_ids = new_ids if is_resumed else seen.block_ids + new_ids
+                seen.computed_tokens = cached.num_computed_tokens[i]
+                begun += [seen] if is_resumed else []
+        parts = [slice(one.known_tokens // self._page_size, one.computed_tokens // self._page_size) for one in begun]
+        return {block_id for seen, part in zip(begun, parts) for block_id in seen.block_ids[part]}
 
     def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, Optional[dict[str, Any]]]:
         """Nothing of it is under way: its pages may be freed at once."""
