@@ -1217,6 +1217,17 @@ def test_a_page_of_another_length_is_not_taken(storage):
     assert storage.batch_get(["h0", "h1"], [torch.ones(8), torch.ones(8)])[0].tolist() == [0] * 8
 
 
+# SGLang knows a model by its name, which new weights may keep.
+def test_a_namespace_tells_weights_of_one_name_apart(storage):
+    def of(**extra):
+        config = types.SimpleNamespace(model_name="m", tp_rank=0, tp_size=1, is_mla_model=False, extra_config=extra)
+        return StemmaHiCacheStorage(config, store=storage._store)
+
+    assert of(namespace="first").set("key", torch.ones(4))
+    assert of(namespace="first").exists("key")
+    assert not of(namespace="second").exists("key") and not of().exists("key")
+
+
 def test_suffixes_tell_ranks_apart(storage):
     other = StemmaHiCacheStorage(store=storage._store, suffix="_m_1_2")
     assert storage.batch_set(["h0"], [torch.zeros(8)]) and not other.exists("h0")

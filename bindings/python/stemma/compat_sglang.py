@@ -992,7 +992,8 @@ class StemmaHiCacheStorage(HiCacheStorage):
 
     The store is given, or opened from storage_config.extra_config: directory and bytes_max, or remote and secret, and
     value_bytes (of a page, all layers). Keys are of one model and rank, which `suffix` tells apart in a store, and of the
-    layout, dtype and shape of the host pool's pages, once it is registered.
+    layout, dtype and shape of the host pool's pages, once it is registered. SGLang knows a model by its name: `namespace`
+    beside the store's options tells weights apart that have had the same one.
     """
 
     def __init__(
@@ -1006,6 +1007,8 @@ class StemmaHiCacheStorage(HiCacheStorage):
         self._extra = getattr(storage_config, "extra_config", None) or {}
         self._store = store or open_store(self._extra)
         self._suffix = suffix or _suffix_of(storage_config)
+        if "namespace" in self._extra:
+            self._suffix += f"_ns={self._extra['namespace']}"
         self._pool: Any = None
         self._form = ""
 
