@@ -86,7 +86,6 @@ void ServingLoop::run() {
       take_messages();
     }
     for (const EngineEvent& event : engine_.step().events) take(event);
-    ++turns_;
     const EngineTotals totals = engine_.totals();
     health_.note(totals.steps, totals.failed_steps, clock_.now_us());
     look();

@@ -113,8 +113,6 @@ class ServingLoop {
   std::int64_t answers_in_flight() const noexcept { return answers_in_flight_.load(); }
   // Generated since the start, of answers that go on too.
   std::int64_t output_tokens() const noexcept { return output_tokens_.load(); }
-  // Steps of the engine, also idle ones: it grows as long as the loop lives.
-  std::int64_t turns() const noexcept { return turns_.load(); }
   // Whether the last steps all failed, until lately.
   bool is_failing() const { return health_.is_failing(clock_.now_us()); }
 
@@ -184,7 +182,6 @@ class ServingLoop {
   std::vector<AnswerUpdate> updates_;  // of this turn
   std::atomic<std::int64_t> answers_in_flight_ = 0;
   std::atomic<std::int64_t> output_tokens_ = 0;
-  std::atomic<std::int64_t> turns_ = 0;
   MonotonicClock clock_;
   StepHealth health_;
   std::atomic<bool> stopping_ = false;

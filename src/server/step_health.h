@@ -10,7 +10,7 @@
 // Thread:     note on one; is_failing from any.
 // Memory:     a few words.
 // Cost:       none of note.
-// Not here:   whether the engine's thread moves on (ServingLoop::turns).
+// Not here:   whether a step ever ends.
 #pragma once
 
 #include <atomic>
