@@ -1,16 +1,15 @@
 // I13 for attention: a row's bits do not depend on page size, placement, layout, chunks, batch or
 // threads. Every way of computing is compared with one: each sequence alone, in one step.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <new>
 
 #include "attention/attention_fixture.h"
 #include "attention/attention_steps.h"
 #include "base/heap_counter.h"
+#include "base/resident_bytes.h"
 #include "device/simd_target.h"
 
 namespace stemma {
@@ -208,24 +207,16 @@ TEST(AttentionMemory, PlanAndRunDoNotAllocate) {
   }
 }
 
-std::int64_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  std::int64_t total_pages = 0;
-  std::int64_t resident_pages = 0;
-  file >> total_pages >> resident_pages;
-  return resident_pages * sysconf(_SC_PAGESIZE);
-}
-
 // Of a context of 2^20 tokens the sums of all walks that eight threads can split have 288 MiB.
 TEST(AttentionMemory, OfSplitWalksIsThereWhenTheyAre) {
   ThreadPool threads(8);
   const AttentionShape shape = {.query_heads = 32, .kv_heads = 8, .head_dim = 128, .scale = 1};
   const AttentionLimits limits = {
       .rows_max = 16, .requests_max = 2, .context_tokens_max = std::int64_t{1} << 20};
-  const std::int64_t before = resident_bytes();
+  const std::int64_t before = resident_bytes().value();
   const auto attention = make_attention("cpu", shape, limits, threads);
   ASSERT_TRUE(attention.ok());
-  EXPECT_LT(resident_bytes() - before, std::int64_t{64} << 20);
+  EXPECT_LT(resident_bytes().value() - before, std::int64_t{64} << 20);
 }
 
 }  // namespace

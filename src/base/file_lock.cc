@@ -10,11 +10,10 @@ namespace stemma {
 
 Result<FileLock> FileLock::take(const std::string& path, const char* busy) {
   constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-  FileLock lock;
-  STEMMA_ASSIGN_OR_RETURN(lock.descriptor_,
+  STEMMA_ASSIGN_OR_RETURN(const int descriptor,
                           open_locked(
                               path, [&] { return ::open(path.c_str(), kFlags, 0600); }, busy));
-  return lock;
+  return FileLock(descriptor);
 }
 
 // Children that were forked meanwhile have it open, too, and would keep the lock.

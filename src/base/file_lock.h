@@ -1,13 +1,10 @@
-// FileLock: a name that one process has at a time, for what is more than one file, or comes and
-// goes.
-//
-// The file is empty and stays when the lock is given up: who removed it would take it from somebody
-// who has just opened it. A process that is killed gives it up.
+// FileLock: an open file that is one process's at a time, until it is given up; a process that is
+// killed gives it up.
 //
 // Thread:     one at a time.
 // Memory:     a descriptor.
 // Cost:       system calls.
-// Not here:   locks of a file itself (file_place).
+// Not here:   opening a file whose name may change hands (file_place).
 #pragma once
 
 #include <string>
@@ -21,8 +18,12 @@ namespace stemma {
 class FileLock {
  public:
   FileLock() = default;  // of nothing
-  // Makes the file where there is none. kInvalidArgument and `busy` where another process, or this
-  // one, has it; kIo.
+  // Of a file that this process has locked, or is about to lock, and which is closed with it; below
+  // 0: of nothing.
+  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+  // Makes the file where there is none; it stays, for who removed it would take it from somebody
+  // who has just opened it. kInvalidArgument and `busy` where another process, or this one, has it;
+  // kIo.
   static Result<FileLock> take(const std::string& path, const char* busy);
   FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   FileLock& operator=(FileLock&& other) noexcept {
@@ -30,6 +31,8 @@ class FileLock {
     return *this;
   }
   ~FileLock();
+
+  int descriptor() const noexcept { return descriptor_; }  // below 0: of nothing
 
  private:
   int descriptor_ = -1;

@@ -1,16 +1,15 @@
 #include "cache/memory_bench.h"
 
 #include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/prng.h"
+#include "base/resident_bytes.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
@@ -21,17 +20,6 @@ using Text = std::vector<TokenId>;
 
 constexpr std::int64_t kBeginnings = 64;
 constexpr std::int64_t kContextTokens = 8'192;
-
-// Bytes of the process that memory backs now.
-Result<std::int64_t> resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  std::int64_t total_pages = 0;
-  std::int64_t resident_pages = 0;
-  if (!(file >> total_pages >> resident_pages)) {
-    return Error{ErrorCode::kIo, "/proc/self/statm does not say what is resident"};
-  }
-  return resident_pages * sysconf(_SC_PAGESIZE);
-}
 
 // Bytes that were asked of the heap and not given back.
 std::int64_t heap_bytes() {

@@ -11,12 +11,12 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "base/prng.h"
+#include "base/resident_bytes.h"
 #include "base/sanitizers.h"
 #include "http/http_fixture.h"
 #include "http/http_server.h"
@@ -28,14 +28,6 @@ constexpr const char* kGet = "GET /a HTTP/1.1\r\nHost: here\r\n\r\n";
 
 bool is_long_test() {
   return std::getenv("STEMMA_LONG_TESTS") != nullptr;
-}
-
-std::int64_t resident_bytes() {
-  std::ifstream statm("/proc/self/statm");
-  std::int64_t all_pages = 0;
-  std::int64_t resident_pages = 0;
-  statm >> all_pages >> resident_pages;
-  return resident_pages * ::sysconf(_SC_PAGESIZE);
 }
 
 TEST(HttpLimits, AConnectionThatSaysNothingIsClosed) {
@@ -359,11 +351,11 @@ TEST(HttpLimits, HalfOpenConnectionsCostLittle) {
   served.send(kGet);
   EXPECT_EQ(served.read_answer().status, 200);
   ::malloc_trim(0);
-  const std::int64_t resident_before = resident_bytes();
+  const std::int64_t resident_before = resident_bytes().value();
   ASSERT_TRUE(clients.connect(running.server().port()));
   running.wait_for_metric("stemma_http_connections",
                           [&](auto open) { return open == connections + 1; });
-  const std::int64_t each_bytes = (resident_bytes() - resident_before) / connections;
+  const std::int64_t each_bytes = (resident_bytes().value() - resident_before) / connections;
   RecordProperty("bytes_a_connection", static_cast<int>(each_bytes));
 #if !defined(STEMMA_DEBUG_CHECKS)  // sanitizers surround every allocation with more of their own
   EXPECT_LT(each_bytes, 4 << 10);

@@ -96,12 +96,12 @@ Status DirectoryFiles::open_directory(bool create) {
 
 Status DirectoryFiles::lock(bool create) {
   const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT : 0);
-  lock_descriptor_ = ::openat(directory_descriptor_, kLockName, flags, 0600);
-  if (lock_descriptor_ < 0 && errno == ENOENT) {
+  lock_ = FileLock(::openat(directory_descriptor_, kLockName, flags, 0600));
+  if (lock_.descriptor() < 0 && errno == ENOENT) {
     return Error{ErrorCode::kNotFound, directory_ + ": holds no disk tier"};
   }
-  if (lock_descriptor_ < 0) return failure(join_path(directory_, kLockName), "open", errno);
-  if (::flock(lock_descriptor_, LOCK_EX | LOCK_NB) == 0) return {};
+  if (lock_.descriptor() < 0) return failure(join_path(directory_, kLockName), "open", errno);
+  if (::flock(lock_.descriptor(), LOCK_EX | LOCK_NB) == 0) return {};
   if (errno != EWOULDBLOCK) return failure(join_path(directory_, kLockName), "lock", errno);
   return Error{ErrorCode::kInvalidArgument,
                directory_ + ": another process uses this cache directory; each needs its own"};
@@ -115,9 +115,6 @@ DirectoryFiles::~DirectoryFiles() {
     if (descriptor >= 0) ::close(descriptor);
   }
   for (const int descriptor : closing_) ::close(descriptor);
-  // Children that were forked meanwhile have the lock open, too, and would keep it.
-  if (lock_descriptor_ >= 0 && opened_in_.is_here()) ::flock(lock_descriptor_, LOCK_UN);
-  if (lock_descriptor_ >= 0) ::close(lock_descriptor_);
   if (directory_descriptor_ >= 0) ::close(directory_descriptor_);
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/file_lock.h"
 #include "base/own_process.h"
 #include "stemma/result.h"
 #include "store/disk_files.h"
@@ -83,11 +84,10 @@ class DirectoryFiles final : public DiskFiles {
   std::string directory_;
   bool exclusive_;
   int directory_descriptor_ = -1;
-  int lock_descriptor_ = -1;
+  FileLock lock_;
   mutable std::mutex mutex_;      // of the next two: files open on one lane and are read on both
   std::vector<int> descriptors_;  // by DiskFileId; -1: closed
   std::vector<int> closing_;      // of closed files; what was given up may still be at work on them
-  OwnProcess opened_in_;
   OwnedInProcess<DiskQueue> reads_;
   OwnedInProcess<DiskQueue> writes_;
 };

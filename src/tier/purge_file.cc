@@ -218,21 +218,10 @@ Result<std::unique_ptr<PurgeFile>> PurgeFile::open(const std::string& path, bool
   return file;
 }
 
-// Children that were forked meanwhile have it open, too, and would keep the lock.
-PurgeFile::~PurgeFile() {
-  if (descriptor_ < 0) return;
-  if (opened_in_.is_here()) ::flock(descriptor_, LOCK_UN);
-  ::close(descriptor_);
-}
-
 Status PurgeFile::lock() {
-  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-  STEMMA_ASSIGN_OR_RETURN(
-      descriptor_,
-      open_locked(
-          path_, [this] { return ::open(path_.c_str(), kFlags, 0600); }, "another process has it"));
+  STEMMA_ASSIGN_OR_RETURN(lock_, FileLock::take(path_, "another process has it"));
   struct stat status = {};
-  if (::fstat(descriptor_, &status) != 0) return file_failure(path_, "stat");
+  if (::fstat(lock_.descriptor(), &status) != 0) return file_failure(path_, "stat");
   if (S_ISREG(status.st_mode)) return {};
   return Error{ErrorCode::kInvalidArgument, path_ + ": not a regular file"};
 }
@@ -267,7 +256,7 @@ Status PurgeFile::keep(const Unconfirmed& unconfirmed) {
     ::close(descriptor);
     return failed;
   }
-  ::close(std::exchange(descriptor_, descriptor));
+  lock_ = FileLock(descriptor);
   STEMMA_RETURN_IF_ERROR(sync_directory_of(path_));
   said_ = unconfirmed;
   return {};

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "base/own_process.h"
 #include "stemma/ids.h"
 #include "stemma/page_store.h"
@@ -77,7 +78,6 @@ class PurgeFile {
   // what lies there is none, unless `is_own`: nobody else has files there, so that it is damaged.
   // kUnsupported: of a later version; kIo.
   static Result<std::unique_ptr<PurgeFile>> open(const std::string& path, bool is_own = false);
-  ~PurgeFile();
   PurgeFile(const PurgeFile&) = delete;
   PurgeFile& operator=(const PurgeFile&) = delete;
 
@@ -95,7 +95,7 @@ class PurgeFile {
   Result<int> write_new(std::string_view bytes) const;
 
   std::string path_;
-  int descriptor_ = -1;  // of what has the name: its lock is this process's
+  FileLock lock_;  // of what has the name
   std::optional<Unconfirmed> said_;
   OwnProcess opened_in_;
 };
