@@ -54,11 +54,11 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
     request.method.assign(method.data(), method.size());
     is_head = request.method == "HEAD";
     http_1_0 = version == 10;
-    const std::string_view sent = view(target);
+    const std::string_view sent = without_authority(view(target));
     const auto is_target_byte = [](char c) { return c > ' ' && c < '\x7f' && c != '#'; };
     if (sent.empty() || sent.front() != '/' ||
-        !std::all_of(sent.begin(), sent.end(), is_target_byte)) {
-      return fail(400, "the request target must be a path", error);
+        !std::all_of(target.begin(), target.end(), is_target_byte)) {
+      return fail(400, "the request target must be a path, or a URL of http", error);
     }
     const std::string_view path = sent.substr(0, sent.find('?'));
     auto decoded = try_percent_decode(path);
@@ -67,6 +67,19 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
     }
     request.path = *std::move(decoded);
     request.query = sent.substr(std::min(path.size() + 1, sent.size()));
+  }
+
+  // What stands behind scheme and host of a URL, as clients of a proxy send it; what is no URL as
+  // it is. The host takes the place of the header's (RFC 9112, 3.2.2).
+  std::string_view without_authority(std::string_view target) {
+    constexpr std::string_view kScheme = "http://";
+    if (!equals_ignoring_case(target.substr(0, kScheme.size()), kScheme)) return target;
+    const std::string_view rest = target.substr(kScheme.size());
+    const std::size_t end = std::min(rest.find_first_of("/?#"), rest.size());
+    const std::string_view host = rest.substr(0, end);
+    if (host.empty() || host.find('@') != std::string_view::npos) return target;
+    target_host_ = host;
+    return end == rest.size() ? "/" : rest.substr(end);
   }
 
   void on_field_impl(beast_http::field field, BeastText name, BeastText value,
@@ -104,7 +117,10 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
 
   void on_header_impl(BeastError& error) override {
     keeps_alive = keep_alive();
-    if (hosts_ == 0 && !http_1_0) fail(400, "HTTP/1.1 needs a Host header", error);
+    if (hosts_ == 0 && !http_1_0) return fail(400, "HTTP/1.1 needs a Host header", error);
+    if (target_host_.empty()) return;
+    std::erase_if(request.headers, [](const auto& header) { return header.first == "host"; });
+    request.headers.emplace_back("host", target_host_);
   }
 
   // The parser sees no body.
@@ -115,6 +131,7 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
   void on_finish_impl(BeastError&) override {}
   void on_response_impl(int, BeastText, int, BeastError&) override {}
 
+  std::string target_host_;  // of a target that is a URL
   int hosts_ = 0;
   int lengths_ = 0;
   int encodings_ = 0;

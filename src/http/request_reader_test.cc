@@ -82,6 +82,16 @@ TEST(RequestReader, ReadsARequest) {
   EXPECT_EQ(read("M-SEARCH /? HTTP/1.1\r\nHost: h\r\n\r\n"), "M-SEARCH /? host=h []");
 }
 
+// As proxies, and clients that take this for one, send it.
+TEST(RequestReader, AUrlIsItsPathAndItsHost) {
+  EXPECT_EQ(read(get("http://there:80/a%20b?c", "Host: here\r\nX-A: 1\r\n")),
+            "GET /a b?c x-a=1 host=there:80 []");
+  EXPECT_EQ(read(get("HTTP://there")), "GET /? host=there []");
+  EXPECT_EQ(read("GET http://there/ HTTP/1.0\r\n\r\n"), "GET /? host=there [] close");
+  EXPECT_EQ(read(get("http://there/", "X-A: 1\r\n")).substr(0, 3), "400");
+  EXPECT_EQ(read(get("/http://there/")), "GET /http://there/? host=here []");
+}
+
 TEST(RequestReader, ReadsABodyOfKnownLength) {
   EXPECT_EQ(read(post("Content-Length: 5\r\n", "he\r\no")),
             "POST /? host=here content-length=5 [he\r\no]");
@@ -177,7 +187,12 @@ TEST(RequestReader, RefusesMalformedHeads) {
       get("/", "X: no host\r\n"),                      //
       get("/", host + host),                           // two hosts
       get("*"),                                        // targets
-      get("http://here/"),                             //
+      get("https://here/"),                            //
+      get("http:///"),                                 //
+      get("http://me@here/"),                          //
+      get("http://here?a"),                            //
+      get("http://here/a#b"),                          //
+      get("http:/here"),                               //
       get("here:80"),                                  //
       get(""),                                         //
       get("/a#b"),                                     //
