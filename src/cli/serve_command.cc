@@ -101,6 +101,12 @@ constexpr std::int64_t kEvictedMarks = 1 << 16;
 // Changed pages that wait for the thread that publishes them: a few steps' worth.
 constexpr std::int64_t kEventPages = 1 << 16;
 
+constexpr std::chrono::microseconds kForever = std::chrono::microseconds::max();
+
+std::chrono::microseconds microseconds_of(double seconds) {
+  return std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6));
+}
+
 // As URLs have it.
 std::string host_of(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
@@ -162,6 +168,12 @@ ServeCommand::ServeCommand(Flags& program)
            "second signal cuts them off")
       .check_range(0.0, 86400.0)
       .capture_default_str();
+  command_
+      .add("--stall-s", stall_s_,
+           "seconds after which /health takes a step that has not ended for one that never will; "
+           "0: it waits for ever")
+      .check_range(0.0, 86400.0)
+      .capture_default_str();
 }
 
 void ServeCommand::add_event_flags() {
@@ -220,6 +232,7 @@ Result<ServerOptions> ServeCommand::server_options() const {
   options.http.limits.connections_max = connections_;
   options.http.limits.in_flight_max = queue_ + 1024;
   options.loop.messages_max = 2 * queue_ + 4096;
+  options.loop.stall_time = stall_s_ > 0 ? microseconds_of(stall_s_) : kForever;
   options.api.answers_max = queue_;
   options.shared_prefix_file = shared_prefix_file_;
   STEMMA_RETURN_IF_ERROR(check_adapter_folder());
@@ -282,7 +295,7 @@ Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
     server->run();
     signals.say_ended();
   });
-  auto drain = std::chrono::microseconds(static_cast<std::int64_t>(drain_s_ * 1e6));
+  std::chrono::microseconds drain = microseconds_of(drain_s_);
   while (signals.wait()) {
     server->drain(drain);
     drain = std::chrono::microseconds(0);

@@ -45,6 +45,7 @@ class ServeCommand final : public Command {
   std::int64_t queue_ = 1024;
   std::int64_t connections_ = 16384;
   double drain_s_ = 30;
+  double stall_s_ = 600;
   std::string events_;  // empty: none are published
   std::string events_replay_;
   std::string events_form_ = "arrays";

@@ -278,12 +278,12 @@ void ApiService::ask(ExchangeId exchange, ServingLoop::Question question) {
 }
 
 void ApiService::health(ExchangeId exchange, HttpRequest&&) {
-  const bool failing = loop_->is_failing();
+  const std::string_view fault = draining_ ? "draining" : loop_->fault();
   TemplateJson json;
-  json["status"] = draining_ ? "draining" : failing ? "failing" : "ok";
+  json["status"] = fault.empty() ? "ok" : fault;
   json["version"] = std::string(kVersion);
   json["answers_in_flight"] = open_answers();
-  HttpResponse response = {.status = draining_ || failing ? 503 : 200, .body = json.dump()};
+  HttpResponse response = {.status = fault.empty() ? 200 : 503, .body = json.dump()};
   answer(exchange, std::move(response));
 }
 

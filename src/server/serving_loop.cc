@@ -78,11 +78,14 @@ void ServingLoop::stop() {
 
 void ServingLoop::run() {
   for (;;) {
+    health_.begin(clock_.now_us());
     const bool had_messages = take_messages();
     if (engine_.idle() && !had_messages) {
       if (stopping_.load() && watches_.empty()) break;
       const bool moving = engine_.kv().transfers_underway();
+      health_.end();
       messages_.wait_for_item(moving ? kIdleWithTransfers : kIdle);
+      health_.begin(clock_.now_us());
       take_messages();
     }
     for (const EngineEvent& event : engine_.step().events) take(event);
@@ -92,7 +95,14 @@ void ServingLoop::run() {
     deliver();
     if (options_.after_turn) options_.after_turn(engine_);
   }
+  health_.end();
   engine_.settle(options_.settle_time);
+}
+
+std::string_view ServingLoop::fault() const {
+  const std::int64_t now_us = clock_.now_us();
+  if (health_.is_stalled(now_us, options_.stall_time.count())) return "stalled";
+  return health_.is_failing(now_us) ? "failing" : "";
 }
 
 void ServingLoop::look() {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -82,6 +83,8 @@ class ServingLoop {
     std::int64_t messages_max = 4096;
     // How long the end waits for pages on their way to lower tiers, at most.
     std::chrono::microseconds settle_time = std::chrono::seconds(30);
+    // A turn that takes as long is one that may never end.
+    std::chrono::microseconds stall_time = std::chrono::minutes(10);
     AfterTurn after_turn = {};  // may be empty
   };
 
@@ -113,8 +116,9 @@ class ServingLoop {
   std::int64_t answers_in_flight() const noexcept { return answers_in_flight_.load(); }
   // Generated since the start, of answers that go on too.
   std::int64_t output_tokens() const noexcept { return output_tokens_.load(); }
-  // Whether the last steps all failed, until lately.
-  bool is_failing() const { return health_.is_failing(clock_.now_us()); }
+  // What is wrong, in a word: "stalled" while a turn has lasted for stall_time, "failing" where the
+  // last steps all failed, until lately; empty: nothing.
+  std::string_view fault() const;
 
  private:
   // The chances of a prompt's tokens, and how many entries each has.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "base/clock.h"
 #include "engine/hash_model.h"
@@ -156,6 +157,7 @@ class ServingLoopTest : public ::testing::Test {
     engine_ = std::move(engine).value();
     ServingLoop::Options options;
     options.messages_max = messages_max;
+    options.stall_time = std::chrono::milliseconds(5);
     loop_ = std::make_unique<ServingLoop>(
         *engine_, tokenizer_, options,
         [this](std::vector<AnswerUpdate>&& updates) { updates_->take(std::move(updates)); });
@@ -203,7 +205,15 @@ TEST_F(ServingLoopTest, SaysSoWhereEveryStepFails) {
     ASSERT_TRUE(loop_->submit(job(request, 10, 8)));
     updates_->wait_for_ends(request);
   }
-  EXPECT_TRUE(loop_->is_failing());
+  EXPECT_EQ(loop_->fault(), "failing");
+}
+
+TEST_F(ServingLoopTest, SaysSoWhileAStepDoesNotEnd) {
+  open();
+  ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
+  while (loop_->fault() != "stalled") std::this_thread::yield();
+  model_->let_all_go();
+  while (!loop_->fault().empty()) std::this_thread::yield();
 }
 
 TEST_F(ServingLoopTest, AnAnswerComesInPiecesAndEndsOnce) {
@@ -378,34 +388,23 @@ TEST_F(ServingLoopTest, AnswersOfOneExchangeAreNumberedOverItsPrompts) {
   expect_nothing_left();
 }
 
-TEST_F(ServingLoopTest, AStopStringEndsAnAnswer) {
+TEST_F(ServingLoopTest, AStopStringEndsAnAnswerAndIsPartOfItWhereItIsShown) {
   open();
   model_->let_all_go();
   ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
   updates_->wait_for_ends(1);
   const std::string whole = updates_->answer(1).text;
   ASSERT_GT(whole.size(), 8U);
-  AnswerJob stopped = job(2, 10, 30);
-  stopped.prompts[0].text.stop = {whole.substr(4, 3)};
-  ASSERT_TRUE(loop_->submit(std::move(stopped)));
-  updates_->wait_for_ends(2);
-  EXPECT_EQ(updates_->answer(2).last.finish, FinishReason::kStop);
-  EXPECT_EQ(updates_->answer(2).text, whole.substr(0, whole.find(whole.substr(4, 3))));
-  expect_nothing_left();
-}
-
-TEST_F(ServingLoopTest, AStopStringThatIsShownEndsTheText) {
-  open();
-  model_->let_all_go();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
-  updates_->wait_for_ends(1);
-  const std::string whole = updates_->answer(1).text;
   const std::string stop = whole.substr(4, 3);
-  AnswerJob stopped = job(2, 10, 30);
-  stopped.prompts[0].text = {.stop = {stop}, .shows_stop = true};
-  ASSERT_TRUE(loop_->submit(std::move(stopped)));
-  updates_->wait_for_ends(2);
-  EXPECT_EQ(updates_->answer(2).text, whole.substr(0, whole.find(stop) + stop.size()));
+  for (const std::int64_t shows : {0, 1}) {
+    AnswerJob stopped = job(2 + shows, 10, 30);
+    stopped.prompts[0].text = {.stop = {stop}, .shows_stop = shows == 1};
+    ASSERT_TRUE(loop_->submit(std::move(stopped)));
+    updates_->wait_for_ends(2 + shows);
+    const Updates::Answer answer = updates_->answer(2 + shows);
+    EXPECT_EQ(answer.last.finish, FinishReason::kStop);
+    EXPECT_EQ(answer.text, whole.substr(0, whole.find(stop) + (shows == 1 ? stop.size() : 0)));
+  }
   expect_nothing_left();
 }
 
@@ -466,9 +465,8 @@ TEST_F(ServingLoopTest, TheTokenThatEndsAStopStringHasItsChance) {
   stopped.prompts[0].spec.logprobs = 1;
   ASSERT_TRUE(loop_->submit(std::move(stopped)));
   updates_->wait_for_ends(2);
-  const Updates::Answer answer = updates_->answer(2);
-  EXPECT_EQ(answer.last.finish, FinishReason::kStop);
-  EXPECT_EQ(answer.chances.size(), answer.tokens.size());
+  EXPECT_EQ(updates_->answer(2).last.finish, FinishReason::kStop);
+  EXPECT_EQ(updates_->answer(2).chances.size(), updates_->answer(2).tokens.size());
   expect_nothing_left();
 }
 

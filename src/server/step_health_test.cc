@@ -48,5 +48,22 @@ TEST_F(StepHealthTest, OneStepThatIsComputedMakesItWell) {
   EXPECT_FALSE(is_failing());
 }
 
+TEST_F(StepHealthTest, ATurnThatLastsTooLongStallsUntilItEnds) {
+  const auto is_stalled = [&] { return health_.is_stalled(now_us_, 1'000); };
+  EXPECT_FALSE(is_stalled()) << "none has begun";
+  health_.begin(now_us_);
+  now_us_ += 999;
+  EXPECT_FALSE(is_stalled());
+  ++now_us_;
+  EXPECT_TRUE(is_stalled());
+  computes();
+  EXPECT_TRUE(is_stalled()) << "what comes behind a step is of the turn";
+  health_.begin(now_us_);
+  EXPECT_FALSE(is_stalled());
+  health_.end();
+  now_us_ += 5'000;
+  EXPECT_FALSE(is_stalled()) << "nothing is under way";
+}
+
 }  // namespace
 }  // namespace stemma
