@@ -330,6 +330,12 @@ Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null)
   return Engine::open(engine_options_, parts);
 }
 
+// The last output is never an input: it needs no place.
+std::int64_t ServedModel::context_tokens() const {
+  const KvCacheOptions& kv = engine_options_.kv;
+  return std::min(kv.context_tokens_max, kv.pages * kv.page_size + 1);
+}
+
 Result<std::vector<TokenId>> ServedModel::encode_messages(const TemplateJson& messages,
                                                           RenderOptions options) const {
   if (!chat_templates_.has_value()) {

@@ -110,6 +110,8 @@ class ServedModel {
   GrammarBook& grammars() const noexcept { return *grammars_; }
   const GenerationConfig& generation() const noexcept { return generation_; }
   const EngineOptions& engine_options() const noexcept { return engine_options_; }
+  // Of a request, prompt and output, at most.
+  std::int64_t context_tokens() const;
   const KvPool& pool() const noexcept { return *pool_; }
   KvPool& pool() noexcept { return *pool_; }
   // Of the layers that look back over a window; nullptr: there are none.

@@ -28,11 +28,12 @@ inline bool has_text(const Tokenizer& tokenizer, std::span<const TokenId> tokens
 
 // What a request's text is.
 struct TextRules {
-  std::vector<std::string> stop;    // StopStrings::validate(stop) is ok
-  bool shows_stop = false;          // also the stop string or token that ends it
-  bool skip_special_tokens = true;  // they are no text
-  bool goes_on = false;             // from the prompt's text: see Detokenizer
-  std::int64_t min_tokens = 0;      // no stop string ends it with one of the first so many
+  std::vector<std::string> stop;          // StopStrings::validate(stop) is ok
+  bool shows_stop = false;                // also the stop string or token that ends it
+  bool skip_special_tokens = true;        // they are no text
+  bool goes_on = false;                   // from the prompt's text: see Detokenizer
+  std::vector<TokenId> stop_tokens = {};  // that the request named, beside the model's own
+  std::int64_t min_tokens = 0;            // no stop string ends it with one of the first so many
 };
 
 class TextGeneration {
@@ -42,6 +43,7 @@ class TextGeneration {
       : detokenizer_(tokenizer, rules.skip_special_tokens),
         stop_(std::move(rules.stop),
               rules.shows_stop ? StopStrings::Match::kShown : StopStrings::Match::kHidden),
+        stop_tokens_(std::move(rules.stop_tokens)),
         tokens_before_stop_(rules.min_tokens) {
     if (rules.goes_on) detokenizer_.begin_behind_others();
   }
@@ -56,6 +58,14 @@ class TextGeneration {
     return false;
   }
 
+  // What stopped an output whose last token is `last`.
+  StopReason stop_reason(TokenId last) const {
+    if (stop_.matched().has_value()) return stop_.matched_text();
+    const bool is_named =
+        std::find(stop_tokens_.begin(), stop_tokens_.end(), last) != stop_tokens_.end();
+    return is_named ? StopReason(last) : StopReason();
+  }
+
   // The output ended for another reason: appends what was held back.
   void finish(std::string& out) {
     if (!stop_.push(detokenizer_.flush(), out)) stop_.finish(out);
@@ -64,6 +74,7 @@ class TextGeneration {
  private:
   Detokenizer detokenizer_;
   StopStrings stop_;
+  std::vector<TokenId> stop_tokens_;
   std::int64_t tokens_before_stop_;
 };
 

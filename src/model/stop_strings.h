@@ -17,11 +17,17 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "stemma/ids.h"
 #include "stemma/result.h"
 
 namespace stemma {
+
+// What ended an output, of what its request named: a stop string, or a stop token; neither where
+// it was the model's own end, or there was no room for more.
+using StopReason = std::variant<std::monostate, std::string, TokenId>;
 
 class StopStrings {
  public:
@@ -50,6 +56,8 @@ class StopStrings {
 
   // Which stop string it was, by its number; nothing while none was found.
   std::optional<std::size_t> matched() const { return matched_; }
+  // The same by its text. REQUIRES: one was found.
+  const std::string& matched_text() const { return patterns_.at(matched_.value()).text; }
 
  private:
   // One stop string as a Knuth-Morris-Pratt automaton.

@@ -113,6 +113,13 @@ Json reason_json(std::string_view reason) {
   return reason.empty() ? Json() : Json(std::string(reason));
 }
 
+// As vLLM tells it.
+Json stop_json(const StopReason& reason) {
+  if (const auto* const text = std::get_if<std::string>(&reason)) return *text;
+  if (const auto* const token = std::get_if<TokenId>(&reason)) return *token;
+  return Json();
+}
+
 Json head_json(const AnswerHead& head, bool is_event) {
   std::string_view object = "text_completion";
   if (head.kind == CompletionKind::kChat) {
@@ -188,6 +195,7 @@ Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_lo
   }
   choice["logprobs"] = logprobs_json(head, answer, has_logprobs);
   choice["finish_reason"] = reason_json(answer.finish_reason);
+  choice["stop_reason"] = stop_json(answer.stop_reason);
   if (head.gives_tokens) choice["token_ids"] = answer.tokens;
   if (head.scores_prompt) choice["prompt_logprobs"] = prompt_logprobs(answer);
   return choice;
@@ -266,6 +274,7 @@ std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool h
   }
   choice["logprobs"] = logprobs_json(head, piece, has_logprobs && !piece.chances.empty());
   choice["finish_reason"] = reason_json(piece.finish_reason);
+  if (!piece.finish_reason.empty()) choice["stop_reason"] = stop_json(piece.stop_reason);
   if (head.gives_tokens) choice["token_ids"] = piece.tokens;
   json["choices"].push_back(std::move(choice));
   return event_of(json_text(json));

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/stop_strings.h"
 #include "openai/api_error.h"
 #include "openai/completion_request.h"
 #include "openai/tool_calls.h"
@@ -69,6 +70,7 @@ struct AnswerPiece {
   std::int64_t first_call = 0;                   // of the answer, how many came before these
   std::optional<AnswerUsage> usage_so_far = {};  // of the answer, where each piece is to say it
   std::string_view finish_reason;  // "stop", "tool_calls", "length", "abort"; empty: goes on
+  StopReason stop_reason = {};     // what stopped it, where the request named it
 };
 
 // The whole answer. `has_logprobs`: whether they were asked for. `receipt`: null for none.

@@ -33,7 +33,8 @@ TEST(CompletionAnswer, OfAChat) {
   EXPECT_EQ(body,
             R"({"id":"id-1","object":"chat.completion","created":7,"model":"m",)"
             R"("system_fingerprint":null,"choices":[{"index":0,"message":{"role":"assistant",)"
-            R"("content":"hello","refusal":null},"logprobs":null,"finish_reason":"stop"}],)"
+            R"("content":"hello","refusal":null},"logprobs":null,)"
+            R"("finish_reason":"stop","stop_reason":null}],)"
             R"("usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7,)"
             R"("prompt_tokens_details":{"cached_tokens":4}}})");
 }
@@ -50,7 +51,8 @@ TEST(CompletionAnswer, OfAChatThatCallsTools) {
             R"("tool_calls":[{"id":"call_id-1_2_0","type":"function","function":)"
             R"({"name":"look","arguments":"{\"at\": \"sea\"}"}},)"
             R"({"id":"call_id-1_2_1","type":"function","function":)"
-            R"({"name":"go","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"})");
+            R"({"name":"go","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls",)"
+            R"("stop_reason":null})");
 }
 
 TEST(CompletionAnswer, IdentifiersOfCallsAreAsShortAsOpenAiWantsThem) {
@@ -178,6 +180,26 @@ TEST(CompletionAnswer, AStreamOfEvents) {
   EXPECT_TRUE(last["choices"].empty());
   EXPECT_EQ(last["usage"]["total_tokens"], 4);
   EXPECT_EQ(first_event(head(CompletionKind::kText), 0), "") << "a completion has no role";
+}
+
+TEST(CompletionAnswer, WhatStoppedAnAnswerIsTold) {
+  AnswerPiece answer = {
+      .index = 0, .text = "x", .chances = {}, .tokens = {}, .finish_reason = "stop"};
+  const auto told = [&](StopReason reason) {
+    answer.stop_reason = std::move(reason);
+    const AnswerHead of_text = head(CompletionKind::kText);
+    const auto event = event_json(piece_event(of_text, answer, false));
+    const auto whole =
+        TemplateJson::parse(answer_body(of_text, std::span(&answer, 1), false, {}, TemplateJson()));
+    EXPECT_EQ(event["choices"][0]["stop_reason"], whole["choices"][0]["stop_reason"]);
+    return whole["choices"][0]["stop_reason"];
+  };
+  EXPECT_EQ(told("END"), "END");
+  EXPECT_EQ(told(TokenId{7}), 7);
+  EXPECT_EQ(told({}), nullptr);
+  answer.finish_reason = "";
+  const auto goes_on = event_json(piece_event(head(CompletionKind::kText), answer, false));
+  EXPECT_FALSE(goes_on["choices"][0].contains("stop_reason"));
 }
 
 TEST(CompletionAnswer, AStreamThatCountsAsItGoes) {

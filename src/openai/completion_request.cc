@@ -276,6 +276,15 @@ void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optiona
   request.add_generation_prompt = begins_answer.value_or(!request.continue_final_message);
 }
 
+RenderOptions render_options_of(const CompletionRequest& request) {
+  RenderOptions options;
+  options.add_generation_prompt = request.add_generation_prompt;
+  options.continue_final_message = request.continue_final_message;
+  options.tools = request.tools;
+  options.extra = request.template_extra;
+  return options;
+}
+
 ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max) {
   const JsonLimits limits = {.text_bytes_max = bytes_max, .depth_max = 64, .fields_max = 512};
   Result<TemplateJson> parsed = parse_ordered_json(body, "body", limits);

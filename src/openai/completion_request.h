@@ -118,6 +118,9 @@ ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_
 void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
                     CompletionRequest& request);
 
+// How the template is to write such a chat.
+RenderOptions render_options_of(const CompletionRequest& request);
+
 // The messages of a chat, checked, as templates read them: contents as one text each, calls of
 // tools in the form that the template prints. The fault is remembered in `fault`.
 TemplateJson read_messages(const TemplateJson& messages, const MessageForm& form,

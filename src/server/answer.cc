@@ -43,6 +43,7 @@ void leave_out_answer(AnswerUpdate& update) {
   update.output_tokens = 0;
   update.stats.output_tokens = 0;
   if (update.finish == FinishReason::kStop) update.finish = FinishReason::kLength;
+  update.stop_reason = StopReason();
 }
 
 // The engine gives as many likeliest tokens as any of a request's fields asks for.
@@ -179,7 +180,8 @@ AnswerPiece Answer::piece_of(AnswerUpdate& update) {
                        .chances = std::move(update.chances),
                        .tokens = std::move(update.tokens),
                        .usage_so_far = usage_so_far(update.index, update.output_tokens),
-                       .finish_reason = reason_of(update.finish)};
+                       .finish_reason = reason_of(update.finish),
+                       .stop_reason = std::move(update.stop_reason)};
   if (!plan_.tells_thoughts) leave_out_thoughts(piece);
   const std::int64_t echoed = characters_of_echo_[prompt_of(update.index)];
   for (TokenChance& chance : piece.chances) chance.first_character += echoed;

@@ -200,12 +200,8 @@ NamespaceFamily Preparation::family_of_tenant(std::string_view tenant) const {
 }
 
 ApiResult<std::vector<TokenId>> Preparation::chat_tokens(const CompletionRequest& request) const {
-  RenderOptions options;
-  options.add_generation_prompt = request.add_generation_prompt;
-  options.continue_final_message = request.continue_final_message;
-  options.tools = request.tools;
-  options.extra = request.template_extra;
-  Result<std::vector<TokenId>> tokens = model_.encode_messages(request.messages, options);
+  Result<std::vector<TokenId>> tokens =
+      model_.encode_messages(request.messages, render_options_of(request));
   if (tokens.ok()) return std::move(tokens).value();
   const bool is_of_tools = model_.chat_template_or_null(false) != nullptr &&
                            model_.chat_template_or_null(!request.tools.is_null()) == nullptr;
@@ -241,10 +237,8 @@ TemplateJson Preparation::weights_json() const {
   return json;
 }
 
-// The last output is never an input: it needs no place.
 std::int64_t Preparation::context_tokens() const {
-  const KvCacheOptions& kv = model_.engine_options().kv;
-  return std::min(kv.context_tokens_max, kv.pages * kv.page_size + 1);
+  return model_.context_tokens();
 }
 
 // For people: what they may want to change.
@@ -269,6 +263,7 @@ TextRules Preparation::text_rules(const CompletionRequest& request,
       .shows_stop = request.shows_stop,
       .skip_special_tokens = request.skip_special_tokens,
       .goes_on = is_text ? has_text(model_.tokenizer(), prompt) : request.continue_final_message,
+      .stop_tokens = request.stop_tokens,
       .min_tokens = request.min_tokens};
 }
 

@@ -253,6 +253,9 @@ void ServingLoop::take(const EngineEvent& event) {
   take_text(event, live, update);
   take_thoughts(event, live, update);
   const bool ended = update.finish != FinishReason::kNone;
+  if (update.finish == FinishReason::kStop) {
+    update.stop_reason = live.text.stop_reason(event.token);
+  }
   pass_on(std::move(update), live);
   if (ended) end(event.request);
 }

@@ -61,6 +61,7 @@ struct AnswerUpdate {
   std::vector<TokenId> tokens;  // where PromptJob::wants_tokens; no stop token that is hidden
   bool is_first = false;        // it has a first token, and no update came before
   FinishReason finish = FinishReason::kNone;
+  StopReason stop_reason = {};      // where finish is kStop
   std::int64_t output_tokens = 0;   // of the answer, so far
   std::int64_t thought_tokens = 0;  // with the end: of the answer's tokens
   RequestStats stats;               // with the first token, as far as known then; and with the end

@@ -403,6 +403,7 @@ TEST_F(ServingLoopTest, AStopStringEndsAnAnswerAndIsPartOfItWhereItIsShown) {
     updates_->wait_for_ends(2 + shows);
     const Updates::Answer answer = updates_->answer(2 + shows);
     EXPECT_EQ(answer.last.finish, FinishReason::kStop);
+    EXPECT_EQ(answer.last.stop_reason, StopReason(stop));
     EXPECT_EQ(answer.text, whole.substr(0, whole.find(stop) + (shows == 1 ? stop.size() : 0)));
   }
   expect_nothing_left();
