@@ -172,8 +172,44 @@ def test_a_content_may_come_in_parts(llm):
     "content", [[{"type": "image_url", "image_url": {"url": "x"}}], ["text"], [{"text": "x"}], [{"type": "text", "text": 5}], None, 5]
 )
 def test_a_content_of_other_than_text_is_refused(llm, content):
-    with pytest.raises(stemma.InvalidArgumentError, match="^messages: content: "):
+    with pytest.raises(stemma.InvalidArgumentError, match=r"^messages\[0\]\.content"):
         llm.chat([{"role": "user", "content": content}], {"max_tokens": 1})
+
+
+TEMPLATE = """{{ tools | tojson if tools }}{{ mood }}{% for message in messages %}<{{ message.role }}>{{ message.content }}
+{%- for call in message.tool_calls %}{{ call.function.name }}{% for name in call.function.arguments %}({{ name }}){% endfor %}
+{%- endfor %}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}"""
+
+
+@pytest.fixture
+def templated(tmp_path):
+    for file in MODEL.iterdir():
+        if file.name != "chat_template.jinja":
+            (tmp_path / file.name).symlink_to(file)
+    (tmp_path / "chat_template.jinja").write_text(TEMPLATE)
+    with LLM(tmp_path, kv_bytes=8 << 20, threads=1) as opened:
+        yield opened
+
+
+# As the server reads them: most templates go over the arguments, which come as a text.
+def test_a_chat_is_what_its_template_makes_of_it(templated):
+    def prompt(messages, **how):
+        return templated.chat(messages, {"max_tokens": 1}, **how)[0].prompt_token_ids
+
+    def text(wanted):
+        return templated.encode(wanted)[1:]  # without the token of beginning, which the template leaves out
+
+    ask = [{"role": "user", "content": "how"}]
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1, "by": 2}'}}
+    called = [*ask, {"role": "assistant", "content": "so", "tool_calls": [call]}]
+    assert prompt(ask) == text("<user>how<answer>")
+    assert prompt(ask, add_generation_prompt=False) == text("<user>how")
+    assert prompt(called) == text("<user>how<assistant>solook(at)(by)<answer>")
+    said = [*ask, {"role": "assistant", "content": "so"}]
+    assert prompt(said, continue_final_message=True) == text("<user>how<assistant>so")
+    assert prompt(ask, chat_template_kwargs={"mood": "calm"}) == text("calm<user>how<answer>")
+    tool = {"type": "function", "function": {"name": "look"}}
+    assert prompt(ask, tools=[tool]) == text(json.dumps([tool]) + "<user>how<answer>")
 
 
 def test_a_conversation_is_answered_by_the_models_template(llm):
@@ -196,7 +232,6 @@ def test_a_conversation_is_answered_by_the_models_template(llm):
         ("a", {"seed": -(2**63) - 1}, "seed"),
         ("a", {"seed": "7"}, "seed"),
         ("a", {"top_k": 2**64}, "top_k"),
-        ("a", {"max_tokens": None}, "max_tokens"),
         ("a", {"n": 1.5}, "n: "),
         ("a", {"stop_token_ids": [2**40]}, "stop_token_ids"),
     ],
@@ -211,6 +246,26 @@ def test_more_prompts_than_may_wait_are_answered():
     with LLM(MODEL, kv_bytes=8 << 20, waiting_max=3) as llm:
         outputs = llm.generate([[1, 2, at % 50] for at in range(20)], {"max_tokens": 2, "n": 2})
     assert [len(output.outputs) for output in outputs] == [2] * 20
+
+
+def test_no_max_tokens_are_as_many_as_there_is_room_for():
+    with LLM(MODEL, kv_bytes=8 << 20, context_tokens_max=40) as llm:
+        (output,) = llm.generate([1, 2, 3], {"max_tokens": None, "ignore_eos": True})
+        assert len(output.outputs[0].token_ids) == 37
+        with pytest.raises(stemma.Error, match="prompt 0"):
+            llm.generate([1] * 41, {"max_tokens": None})
+
+
+def test_what_ended_an_output_is_told(llm):
+    def end(**params):
+        one = llm.generate("Once upon a time", {"max_tokens": 12, **params})[0].outputs[0]
+        return one.finish_reason, one.stop_reason
+
+    whole = llm.generate("Once upon a time", {"max_tokens": 12})[0].outputs[0]
+    token = whole.token_ids[5]
+    assert end(stop=["nowhere", whole.text[8:11]]) == ("stop", whole.text[8:11])
+    assert end(stop_token_ids=[token]) == ("stop", token)
+    assert end() == ("length", None)
 
 
 def test_max_new_tokens_is_max_tokens():

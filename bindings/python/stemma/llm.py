@@ -16,19 +16,20 @@ Prompt = Union[str, Sequence[int], Mapping[str, Any]]
 class SamplingParams:
     """What a request may say about its output. None: as the model's generation_config.json has it, else greedy.
 
-    temperature 0 takes the likeliest token; top_k 0 or -1 and top_p 1 cut nothing off. `stop` texts end the output
-    and are not part of it unless include_stop_str_in_output; `stop_token_ids` are. Nothing but max_tokens ends an
-    output before min_tokens. `n` outputs share one computation of the prompt. Without a `seed` the same list of prompts
-    gives the same outputs. `logprobs` and `prompt_logprobs`: how many of the likeliest tokens are told beside each of the
-    output and of the prompt, from 0 to 20; a prompt is then computed, whatever is cached of it, from its token
-    `logprob_start_len` on, before which none is told. One of `json_schema` (a text or a mapping), `regex`, `grammar`
-    (rules of EBNF, `root ::= ...`), `choice` and `structural_tag` (as XGrammar has it, a text or a mapping) says what
-    each output has to be: JSON of the schema, all that an expression matches, a text of the grammar, one of several
-    texts, or a text that has forms where the tag says so.
+    max_tokens None: as many as the model's context leaves room for. temperature 0 takes the likeliest token; top_k 0
+    or -1 and top_p 1 cut nothing off. `stop` texts end the output and are not part of it unless
+    include_stop_str_in_output; `stop_token_ids` are. Nothing but max_tokens ends an output before min_tokens. `n`
+    outputs share one computation of the prompt. Without a `seed` the same list of prompts gives the same outputs.
+    `logprobs` and `prompt_logprobs`: how many of the likeliest tokens are told beside each of the output and of the
+    prompt, from 0 to 20; a prompt is then computed, whatever is cached of it, from its token `logprob_start_len` on,
+    before which none is told. One of `json_schema` (a text or a mapping), `regex`, `grammar` (rules of EBNF, `root
+    ::= ...`), `choice` and `structural_tag` (as XGrammar has it, a text or a mapping) says what each output has to
+    be: JSON of the schema, all that an expression matches, a text of the grammar, one of several texts, or a text
+    that has forms where the tag says so.
     """
 
     n: int = 1
-    max_tokens: int = 16
+    max_tokens: Optional[int] = 16
     temperature: Optional[float] = None
     top_p: Optional[float] = None
     top_k: Optional[int] = None
@@ -98,7 +99,8 @@ class Logprob:
 
 @dataclasses.dataclass
 class CompletionOutput:
-    """One output. finish_reason: "stop" or "length". Where they were asked for, the logprobs of each of its tokens and of
+    """One output. finish_reason: "stop" or "length". stop_reason: the stop text or token, of those that were asked for, that
+    ended it; None where the model's own did, or nothing. Where they were asked for, the logprobs of each of its tokens and of
     the likeliest in its place, by token, itself first; and the sum of its tokens' own."""
 
     index: int
@@ -107,6 +109,7 @@ class CompletionOutput:
     finish_reason: str
     logprobs: Optional[list[dict[int, Logprob]]] = None
     cumulative_logprob: Optional[float] = None
+    stop_reason: Union[str, int, None] = None
 
 
 @dataclasses.dataclass
@@ -176,15 +179,30 @@ class LLM:
         messages: Sequence,
         sampling_params: Union[SamplingParams, Mapping[str, Any], None] = None,
         adapter: Optional[str] = None,
+        *,
+        tools: Optional[Sequence[Mapping[str, Any]]] = None,
+        add_generation_prompt: Optional[bool] = None,
+        continue_final_message: bool = False,
+        chat_template_kwargs: Optional[Mapping[str, Any]] = None,
     ) -> list[RequestOutput]:
         """Answers to a conversation, a list of {"role", "content"}, or to several, by the model's own template.
 
-        A content is a text or a list of parts of it, as {"type": "text", "text": ...}. No other parts, as images, are known.
+        Messages are read as the server reads them: a content is a text or a list of parts of it, as {"type": "text", "text":
+        ...} (no other parts, as images, are known), and calls of tools have their arguments as a text or an object. `tools`
+        are what the model may call, `chat_template_kwargs` more that its template is told, as enable_thinking. With
+        continue_final_message the answer goes on from the last message; unless that, or add_generation_prompt=False, the
+        template begins a new one.
         """
         talks = [messages] if messages and isinstance(messages[0], Mapping) else list(messages)
-        tokens = [self._engine.encode_messages(json.dumps(_readable(talk))) for talk in talks]
+        how = {
+            "tools": None if tools is None else list(tools),
+            "add_generation_prompt": add_generation_prompt,
+            "continue_final_message": continue_final_message,
+            "chat_template_kwargs": chat_template_kwargs,
+        }
+        tokens = [self._engine.encode_chat(json.dumps({"messages": talk, **how})) for talk in talks]
         params = [SamplingParams.of(sampling_params)] * len(talks)
-        return self._run([None] * len(talks), tokens, params, [adapter] * len(talks), goes_on=False)
+        return self._run([None] * len(talks), tokens, params, [adapter] * len(talks), goes_on=continue_final_message)
 
     def load_adapter(self, name: str, directory: str, in_place: bool = False) -> None:
         """Loads one more; with in_place, instead of the one that is called so. What is cached of others stays."""
@@ -247,7 +265,6 @@ class LLM:
 
 
 _PROMPT = {"prompt", "prompt_token_ids", "adapter"}
-_TEXTS = ("text", "input_text", "output_text")
 
 
 def _check_prompt(prompt: Mapping[str, Any]) -> None:
@@ -257,28 +274,6 @@ def _check_prompt(prompt: Mapping[str, Any]) -> None:
         raise InvalidArgumentError(f"prompt: {', '.join(sorted(unknown))}: not known here")
     if not prompt.keys() & {"prompt", "prompt_token_ids"}:
         raise InvalidArgumentError("prompt: has neither prompt nor prompt_token_ids")
-
-
-def _readable(talk: Any) -> Any:
-    """A conversation as templates read it: contents are texts. What is none of its forms the engine refuses."""
-    if not isinstance(talk, (list, tuple)):
-        return talk
-    return [{**one, "content": _text_of(one)} if isinstance(one, Mapping) else one for one in talk]
-
-
-def _text_of(message: Mapping[str, Any]) -> str:
-    """Parts are joined by line breaks, as the server joins them. An assistant may say nothing, as where it calls a tool."""
-    content = message.get("content")
-    if content is None and message.get("role") == "assistant":
-        return ""
-    if isinstance(content, (list, tuple)):
-        if not all(isinstance(part, Mapping) and part.get("type") in _TEXTS for part in content):
-            raise InvalidArgumentError('messages: content: only parts of type "text" are supported')
-        texts = [part.get("text") for part in content]
-        content = "\n".join(texts) if all(isinstance(text, str) for text in texts) else None
-    if not isinstance(content, str):
-        raise InvalidArgumentError("messages: content: must be a text or a list of parts")
-    return content
 
 
 def _chances(row) -> dict[int, Logprob]:
@@ -291,6 +286,7 @@ def _chances(row) -> dict[int, Logprob]:
 
 def _output(index: int, output: Mapping[str, Any], has_logprobs: bool) -> CompletionOutput:
     made = CompletionOutput(index, output["text"], output["token_ids"], output["finish_reason"])
+    made.stop_reason = output["stop_reason"]
     if has_logprobs:
         made.logprobs = [_chances(row) for row in output["logprobs"]]
         made.cumulative_logprob = sum(row[0][1] for row in output["logprobs"])

@@ -15,12 +15,13 @@
 #include "base/own_process.h"
 #include "base/prng.h"
 #include "bindings/python/binding.h"
+#include "bindings/python/prompt_run.h"
 #include "cuda/named_backend.h"
 #include "engine/served_model.h"
-#include "engine/text_generation.h"
 #include "grammar/text_form.h"
-#include "model/detokenizer.h"
 #include "model/json_text.h"
+#include "openai/completion_request.h"
+#include "openai/field_reader.h"
 
 namespace stemma::python {
 
@@ -28,36 +29,6 @@ namespace {
 
 // How long the end of an engine waits for pages on their way to lower tiers, at most.
 constexpr std::chrono::seconds kSettleTime(30);
-
-// What Python asks for in one prompt.
-struct Wish {
-  RequestSpec spec;
-  TextRules text;
-  TextForm form;
-};
-
-// A token as Python is told of it.
-struct Chance {
-  TokenLogprob entry;
-  std::string text;
-};
-// Of a token of a text: its own, then those of the likeliest.
-using Chances = std::vector<Chance>;
-
-// One output of one prompt, while it comes and when it is whole.
-struct Output {
-  RequestId request;
-  std::size_t prompt = 0;  // its place in the list
-  std::vector<TokenId> tokens;
-  std::string text;
-  TextGeneration stream;
-  std::size_t prompt_entries = 0;            // of a row of EngineEvent::prompt_logprobs
-  std::vector<Chances> chances = {};         // of the output's tokens, where they are wanted
-  std::vector<Chances> prompt_chances = {};  // from the prompt's second token on
-  FinishReason finish = FinishReason::kNone;
-  RequestStats stats;
-  Error error;
-};
 
 // A model, its engine, and whose turn it is.
 struct Core {
@@ -67,8 +38,10 @@ struct Core {
   std::unique_ptr<DeviceBackend> backend;  // nullptr: CPUs
   std::unique_ptr<ServedModel> model;
   std::unique_ptr<Engine> engine;  // nullptr, as the model: closed
+  RequestRules chats;              // that chats are read by
   GenerationConfig generation;     // the model's, and its namespace: they outlive it
   NamespaceDigest digest;
+  std::int64_t context_tokens = 0;
 
   ~Core() { close(); }
   void close() {
@@ -81,131 +54,6 @@ struct Core {
     if (engine == nullptr) refuse("the engine is closed");
   }
 };
-
-// A list of prompts on its way through the engine.
-class Run {
- public:
-  Run(const ServedModel& model, Engine& engine) : model_(model), engine_(engine) {}
-
-  // Answers all of them. Asks Python between steps whether it was interrupted.
-  void answer(std::vector<Wish> wishes);
-  std::vector<Output> take() { return std::move(outputs_); }
-
- private:
-  void submit_some(std::vector<Wish>& wishes);
-  void submit(Wish& wish);
-  void take(const EngineEvent& event);
-  void take_scores(const EngineEvent& event, Output& output) const;
-  Chances chances_of(std::span<const TokenLogprob> entries) const;
-  void end(Output& output, FinishReason reason, const RequestStats& stats);
-  void cancel_all();
-
-  const ServedModel& model_;
-  Engine& engine_;
-  std::vector<Output> outputs_;  // in the order of their requests
-  std::size_t submitted_ = 0;    // prompts
-  std::int64_t unfinished_ = 0;
-};
-
-// As many as may wait at a time.
-void Run::submit_some(std::vector<Wish>& wishes) {
-  const std::int64_t waiting_max = engine_.options().scheduler.waiting_max;
-  while (submitted_ < wishes.size() &&
-         (unfinished_ == 0 || unfinished_ + wishes[submitted_].spec.copies <= waiting_max)) {
-    submit(wishes[submitted_]);
-  }
-}
-
-void Run::submit(Wish& wish) {
-  const std::int64_t copies = wish.spec.copies;
-  const auto prompt_entries = 1 + static_cast<std::size_t>(wish.spec.prompt_logprobs.value_or(0));
-  wish.text.goes_on = wish.text.goes_on && has_text(model_.tokenizer(), wish.spec.prompt);
-  const Result<RequestId> id = engine_.submit(std::move(wish.spec));
-  if (!id.ok()) {
-    cancel_all();
-    fail({id.error().code, "prompt " + std::to_string(submitted_) + ": " + id.error().detail});
-  }
-  for (std::int64_t copy = 0; copy < copies; ++copy) {
-    outputs_.push_back({.request = RequestId(id->value() + copy),
-                        .prompt = submitted_,
-                        .tokens = {},
-                        .text = {},
-                        .stream = TextGeneration(model_.tokenizer(), wish.text),
-                        .prompt_entries = prompt_entries,
-                        .stats = {},
-                        .error = {}});
-  }
-  unfinished_ += copies;
-  ++submitted_;
-}
-
-// What was submitted before something was refused, or Python was interrupted.
-void Run::cancel_all() {
-  for (const Output& output : outputs_) {
-    if (output.finish == FinishReason::kNone) {
-      ignore_error(engine_.cancel(output.request), "it ends with the engine at the latest");
-    }
-  }
-  while (!engine_.idle()) static_cast<void>(engine_.step());
-}
-
-void Run::answer(std::vector<Wish> wishes) {
-  for (submit_some(wishes); unfinished_ > 0; submit_some(wishes)) {
-    if (LongWork::must_end()) {
-      cancel_all();
-      throw ThreadEnds();
-    }
-    for (const EngineEvent& event : engine_.step().events) take(event);
-    const PythonHeld python;
-    if (PyErr_CheckSignals() == 0) continue;
-    const py::error_already_set interrupted;
-    cancel_all();
-    throw interrupted;
-  }
-}
-
-void Run::take(const EngineEvent& event) {
-  const auto found = std::lower_bound(
-      outputs_.begin(), outputs_.end(), event.request,
-      [](const Output& output, RequestId request) { return output.request < request; });
-  if (found == outputs_.end() || found->request != event.request) return;
-  Output& output = *found;
-  if (output.finish != FinishReason::kNone) return;
-  take_scores(event, output);
-  if (event.token >= 0) {
-    output.tokens.push_back(event.token);
-    if (!event.logprobs.empty()) output.chances.push_back(chances_of(event.logprobs));
-    if (output.stream.push(event.token, output.text)) {
-      const std::optional<RequestStats> stats = engine_.stop(event.request);
-      return end(output, FinishReason::kStop, stats.value_or(event.stats));
-    }
-  }
-  if (event.finish == FinishReason::kNone) return;
-  output.stream.finish(output.text);
-  output.error = event.error;
-  end(output, event.finish, event.stats);
-}
-
-void Run::take_scores(const EngineEvent& event, Output& output) const {
-  const std::span<const TokenLogprob> all = event.prompt_logprobs;
-  for (std::size_t row = 0; row < all.size(); row += output.prompt_entries) {
-    output.prompt_chances.push_back(chances_of(all.subspan(row, output.prompt_entries)));
-  }
-}
-
-Chances Run::chances_of(std::span<const TokenLogprob> entries) const {
-  Chances chances;
-  for (const TokenLogprob& entry : entries) {
-    chances.push_back({entry, text_behind_others(model_.tokenizer(), entry.token)});
-  }
-  return chances;
-}
-
-void Run::end(Output& output, FinishReason reason, const RequestStats& stats) {
-  output.finish = reason;
-  output.stats = stats;
-  --unfinished_;
-}
 
 // As in_turn of binding.h. A handler of signals that calls what it interrupted would wait for
 // itself.
@@ -233,12 +81,18 @@ class LocalEngine {
       return value_of(core_->model->encode_text(text));
     });
   }
-  std::vector<TokenId> encode_messages(const std::string& json) const {
-    const TemplateJson messages = TemplateJson::parse(json, nullptr, /*allow_exceptions=*/false);
-    if (messages.is_discarded()) refuse("messages: not JSON");
+  // What the server reads of a chat: messages, tools, what templates are told, and how it ends.
+  std::vector<TokenId> encode_chat(const std::string& json) const {
+    const TemplateJson chat = value_of(parse_ordered_json(json, "chat", {.depth_max = 64}));
+    if (!chat.is_object()) refuse("chat: must be an object");
     return in_turn(*core_, true, [&] {
       core_->check_open();
-      return value_of(core_->model->encode_messages(messages));
+      std::optional<ApiError> fault;
+      FieldReader fields(chat, "", fault);
+      CompletionRequest request;
+      read_chat_text(fields, core_->chats, fault, request);
+      if (fault.has_value()) refuse(fault->message);
+      return value_of(core_->model->encode_messages(request.messages, render_options_of(request)));
     });
   }
   py::list run(const py::list& prompts);
@@ -335,9 +189,17 @@ Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
   wish.spec.prompt.assign(tokens.numbers().begin(), tokens.numbers().end());
   wish.spec.sampling = sampling_of(prompt);
   if (!wish.spec.sampling.seed.has_value()) wish.spec.sampling.seed = seed;
-  wish.spec.max_tokens = field<std::int64_t>(prompt, "max_tokens");
+  const auto max_tokens = field<std::optional<std::int64_t>>(prompt, "max_tokens");
+  const std::int64_t room = core_->context_tokens - std::ssize(wish.spec.prompt);
+  wish.spec.max_tokens = max_tokens.value_or(std::max<std::int64_t>(room, 1));
   wish.spec.copies = field<std::int64_t>(prompt, "n");
-  wish.spec.stop_tokens = field<std::vector<TokenId>>(prompt, "stop_token_ids");
+  wish.text = {.stop = field<std::vector<std::string>>(prompt, "stop"),
+               .shows_stop = field<bool>(prompt, "include_stop_str_in_output"),
+               .skip_special_tokens = field<bool>(prompt, "skip_special_tokens"),
+               .goes_on = field<bool>(prompt, "goes_on"),
+               .stop_tokens = field<std::vector<TokenId>>(prompt, "stop_token_ids"),
+               .min_tokens = field<std::int64_t>(prompt, "min_tokens")};
+  wish.spec.stop_tokens = wish.text.stop_tokens;
   if (!field<bool>(prompt, "ignore_eos")) {
     const auto& ends = core_->generation.eos_token_ids;
     wish.spec.stop_tokens.insert(wish.spec.stop_tokens.end(), ends.begin(), ends.end());
@@ -347,12 +209,7 @@ Wish LocalEngine::wish_of(const py::dict& prompt, std::uint64_t seed) const {
   wish.spec.prompt_logprobs_from = field<std::int64_t>(prompt, "logprob_start_len");
   wish.spec.adapter = field<std::string>(prompt, "adapter");
   wish.spec.namespace_digest = core_->digest;
-  wish.spec.min_tokens = field<std::int64_t>(prompt, "min_tokens");
-  wish.text = {.stop = field<std::vector<std::string>>(prompt, "stop"),
-               .shows_stop = field<bool>(prompt, "include_stop_str_in_output"),
-               .skip_special_tokens = field<bool>(prompt, "skip_special_tokens"),
-               .goes_on = field<bool>(prompt, "goes_on"),
-               .min_tokens = wish.spec.min_tokens};
+  wish.spec.min_tokens = wish.text.min_tokens;
   check(StopStrings::validate(wish.text.stop));
   wish.form = form_of(prompt);
   return wish;
@@ -372,6 +229,12 @@ py::list to_python(const std::vector<Chances>& tokens) {
   return out;
 }
 
+py::object to_python(const StopReason& reason) {
+  if (const auto* const text = std::get_if<std::string>(&reason)) return py::str(*text);
+  if (const auto* const token = std::get_if<TokenId>(&reason)) return py::int_(*token);
+  return py::none();
+}
+
 py::dict to_python(const Output& output) {
   py::dict out;
   out["prompt"] = output.prompt;
@@ -380,6 +243,7 @@ py::dict to_python(const Output& output) {
   out["logprobs"] = to_python(output.chances);
   out["prompt_logprobs"] = to_python(output.prompt_chances);
   out["finish_reason"] = finish_reason_name(output.finish);
+  out["stop_reason"] = to_python(output.stop_reason);
   out["prompt_tokens"] = output.stats.prompt_tokens;
   out["cached_tokens"] = output.stats.cached_tokens;
   out["ttft_us"] = output.stats.ttft_us;
@@ -399,7 +263,7 @@ py::list LocalEngine::run(const py::list& prompts) {
     for (Wish& wish : wishes) {
       wish.spec.constraint = value_of(open_text_form(wish.form, core_->model->grammars()));
     }
-    Run run(*core_->model, *core_->engine);
+    PromptRun run(*core_->model, *core_->engine);
     run.answer(std::move(wishes));
     return run.take();
   });
@@ -431,6 +295,17 @@ py::dict LocalEngine::stats() const {
 std::map<std::string, std::string> adapters_of(const py::dict& options) {
   if (!options.contains("adapters")) return {};
   return field<std::map<std::string, std::string>>(options, "adapters");
+}
+
+RequestRules chat_rules(const ServedModel& model) {
+  RequestRules rules;
+  if (const ChatTemplate* const chat = model.chat_template_or_null(/*has_tools=*/false)) {
+    rules.message_form = message_form_of(*chat);
+  }
+  if (const ChatTemplate* const chat = model.chat_template_or_null(/*has_tools=*/true)) {
+    rules.message_form_with_tools = message_form_of(*chat);
+  }
+  return rules;
 }
 
 LocalEngine open_engine(const std::string& model, const py::dict& options) {
@@ -475,6 +350,8 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   core->engine = value_of(core->model->open_engine());
   core->generation = core->model->generation();
   core->digest = core->model->namespace_digest();
+  core->context_tokens = core->model->context_tokens();
+  core->chats = chat_rules(*core->model);
   return LocalEngine(std::move(core));
 }
 
@@ -484,7 +361,7 @@ void bind_llm(py::module_& module) {
   py::class_<LocalEngine>(module, "Engine", "A model and its cache.")
       .def(py::init(&open_engine), py::arg("model"), py::arg("options"))
       .def("encode", &LocalEngine::encode, py::arg("text"))
-      .def("encode_messages", &LocalEngine::encode_messages, py::arg("json"))
+      .def("encode_chat", &LocalEngine::encode_chat, py::arg("json"))
       .def("run", &LocalEngine::run, py::arg("prompts"))
       .def("load_adapter", &LocalEngine::load_adapter, py::arg("name"), py::arg("directory"),
            py::arg("in_place"))
