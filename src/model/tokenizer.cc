@@ -82,8 +82,12 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, std::string_view file_
 }
 
 Status Tokenizer::obey(std::string_view config_json, std::string_view file_name) {
-  STEMMA_ASSIGN_OR_RETURN(const TokenizerFlags flags,
-                          parse_tokenizer_flags(config_json, file_name));
+  STEMMA_ASSIGN_OR_RETURN(const JsonText text, JsonText::parse(config_json, file_name));
+  const JsonField config = text.root();
+  STEMMA_RETURN_IF_ERROR(config.expect_object());
+  STEMMA_RETURN_IF_ERROR(
+      parts_->added.obey(config, parts_->model.vocabulary(), parts_->normalizer));
+  STEMMA_ASSIGN_OR_RETURN(const TokenizerFlags flags, read_tokenizer_flags(config));
   STEMMA_ASSIGN_OR_RETURN(const auto begin, tokens_of(flags.begin, file_name));
   STEMMA_ASSIGN_OR_RETURN(const auto end, tokens_of(flags.end, file_name));
   if (begin) parts_->around.set_before(*begin);

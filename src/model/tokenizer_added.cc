@@ -1,6 +1,10 @@
 #include "model/tokenizer_added.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -13,11 +17,9 @@ std::uint64_t edge_of(std::uint32_t node, char byte) {
   return (std::uint64_t{node} << 8) | static_cast<unsigned char>(byte);
 }
 
+// All of a token but its id.
 Result<AddedToken> token_of(const JsonField& field) {
   AddedToken token;
-  STEMMA_ASSIGN_OR_RETURN(const JsonField id, field.member("id"));
-  STEMMA_ASSIGN_OR_RETURN(const std::int64_t number, id.as_integer(0, kTokenIdMax));
-  token.id = static_cast<TokenId>(number);
   STEMMA_ASSIGN_OR_RETURN(const JsonField content, field.member("content"));
   STEMMA_ASSIGN_OR_RETURN(const std::string_view text, content.as_string());
   if (text.size() > kAddedTokenBytesMax) {
@@ -30,6 +32,41 @@ Result<AddedToken> token_of(const JsonField& field) {
   STEMMA_ASSIGN_OR_RETURN(token.special, field.bool_or("special", false));
   STEMMA_ASSIGN_OR_RETURN(token.normalized, field.bool_or("normalized", !token.special));
   return token;
+}
+
+Result<TokenId> id_of(const JsonField& field) {
+  STEMMA_ASSIGN_OR_RETURN(const JsonField id, field.member("id"));
+  STEMMA_ASSIGN_OR_RETURN(const std::int64_t number, id.as_integer(0, kTokenIdMax));
+  return static_cast<TokenId>(number);
+}
+
+// Of a member of added_tokens_decoder: its name.
+Result<TokenId> id_of_name(const JsonField& field, std::string_view name) {
+  TokenId id = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+  const bool is_number = error == std::errc() && end == name.data() + name.size();
+  if (!is_number || id < 0 || id > kTokenIdMax) return field.corrupt("its name is no id");
+  return id;
+}
+
+// A special token is a text, or an object with the text in it; whatever else is none.
+void add_text(const nlohmann::json& token, std::vector<std::string>& texts) {
+  const nlohmann::json* text = &token;
+  if (token.is_object() && token.contains("content")) text = &token["content"];
+  if (text->is_string() && *text != "") texts.push_back(*text);
+}
+
+std::vector<std::string> special_texts(const nlohmann::json& config) {
+  constexpr std::array kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                 "pad_token", "cls_token", "mask_token"};
+  std::vector<std::string> texts;
+  for (const char* const name : kNames) {
+    if (config.contains(name)) add_text(config[name], texts);
+  }
+  const auto others = config.find("additional_special_tokens");
+  if (others == config.end() || !others->is_array()) return texts;
+  for (const nlohmann::json& token : *others) add_text(token, texts);
+  return texts;
 }
 
 }  // namespace
@@ -75,15 +112,54 @@ Result<AddedTokens> AddedTokens::parse(const JsonField& field, const Vocabulary&
   STEMMA_RETURN_IF_ERROR(field.expect_array());
   AddedTokens added;
   for (std::size_t position = 0; position < field.element_count(); ++position) {
-    STEMMA_RETURN_IF_ERROR(added.add(field.element(position), model));
+    const JsonField element = field.element(position);
+    STEMMA_ASSIGN_OR_RETURN(AddedToken token, token_of(element));
+    STEMMA_ASSIGN_OR_RETURN(token.id, id_of(element));
+    STEMMA_RETURN_IF_ERROR(added.add(element, std::move(token), model));
   }
-  STEMMA_ASSIGN_OR_RETURN(added.word_character_, TextPattern::regex(R"([\w\p{Join_Control}])"));
   STEMMA_RETURN_IF_ERROR(added.index(field, normalizer));
   return added;
 }
 
-Status AddedTokens::add(const JsonField& field, const Vocabulary& model) {
-  STEMMA_ASSIGN_OR_RETURN(AddedToken token, token_of(field));
+Status AddedTokens::obey(const JsonField& config, const Vocabulary& model,
+                         const Normalizer& normalizer) {
+  std::unordered_map<std::string, std::size_t> known;  // contents → places
+  for (std::size_t i = 0; i < tokens_.size(); ++i) known.try_emplace(tokens_[i].content, i);
+  const std::vector<std::string> special = special_texts(config.value());
+  if (const std::optional<JsonField> decoder = config.try_member("added_tokens_decoder")) {
+    STEMMA_RETURN_IF_ERROR(obey_decoder(*decoder, model, special, known));
+  }
+  for (const std::string& text : special) {
+    const std::optional<TokenId> id = model.id_of(text);
+    if (!id.has_value() || !known.try_emplace(text, tokens_.size()).second) continue;
+    tokens_.push_back({.id = *id, .content = text, .normalized = false, .special = true});
+  }
+  return index(config, normalizer);
+}
+
+Status AddedTokens::obey_decoder(const JsonField& field, const Vocabulary& model,
+                                 std::span<const std::string> special,
+                                 std::unordered_map<std::string, std::size_t>& known) {
+  STEMMA_RETURN_IF_ERROR(field.expect_object());
+  for (const auto& member : field.value().items()) {
+    STEMMA_ASSIGN_OR_RETURN(const JsonField entry, field.member(member.key()));
+    STEMMA_ASSIGN_OR_RETURN(AddedToken token, token_of(entry));
+    STEMMA_ASSIGN_OR_RETURN(token.id, id_of_name(entry, member.key()));
+    token.special |= std::find(special.begin(), special.end(), token.content) != special.end();
+    const auto found = known.find(token.content);
+    if (found != known.end()) {
+      token.id = tokens_[found->second].id;
+      tokens_[found->second] = std::move(token);
+      continue;
+    }
+    token.id = model.id_of(token.content).value_or(token.id);
+    known.emplace(token.content, tokens_.size());
+    STEMMA_RETURN_IF_ERROR(add(entry, std::move(token), model));
+  }
+  return {};
+}
+
+Status AddedTokens::add(const JsonField& field, AddedToken token, const Vocabulary& model) {
   if (token.content.empty()) {
     return {};  // found nowhere
   }
@@ -113,6 +189,10 @@ Status AddedTokens::check_id(const JsonField& field, const AddedToken& token,
 Status AddedTokens::index(const JsonField& field, const Normalizer& normalizer) {
   std::stable_partition(tokens_.begin(), tokens_.end(),
                         [](const AddedToken& token) { return token.special; });
+  STEMMA_ASSIGN_OR_RETURN(word_character_, TextPattern::regex(R"([\w\p{Join_Control}])"));
+  raw_ = StringTrie();
+  normalized_ = StringTrie();
+  special_.clear();
   std::unordered_map<std::string_view, TokenId> seen;
   std::vector<VocabularyEntry> entries;
   for (std::size_t number = 0; number < tokens_.size(); ++number) {

@@ -1,5 +1,7 @@
 // AddedTokens: the "added_tokens" of a tokenizer.json: tokens that are found in a text before
-// anything else is done with it.
+// anything else is done with it. A tokenizer_config.json may have more of them, and other flags of
+// the same, and names special ones: Hugging Face's transformers add all that to what tokenizer.json
+// says when they load both, and so does Stemma.
 //
 // Thread:     const methods are safe from many threads at once.
 // Memory:     the texts, and 16 bytes for each of their bytes.
@@ -12,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -72,6 +75,11 @@ class AddedTokens {
   static Result<AddedTokens> parse(const JsonField& field, const Vocabulary& model,
                                    const Normalizer& normalizer);
 
+  // Takes over what a tokenizer_config.json says of added tokens: "added_tokens_decoder", and, of
+  // the special tokens that it names, those that the model's vocabulary has. A token that is known
+  // keeps its id. REQUIRES: `config` is an object.
+  Status obey(const JsonField& config, const Vocabulary& model, const Normalizer& normalizer);
+
   // Cuts `text` at the added tokens of that form: the leftmost first, the longest of those that
   // begin at one place. Without `parse_special` special tokens stay text.
   std::vector<Part> cut(std::string_view text, Form form, bool parse_special) const;
@@ -80,7 +88,10 @@ class AddedTokens {
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
  private:
-  Status add(const JsonField& field, const Vocabulary& model);
+  Status add(const JsonField& field, AddedToken token, const Vocabulary& model);
+  Status obey_decoder(const JsonField& field, const Vocabulary& model,
+                      std::span<const std::string> special,
+                      std::unordered_map<std::string, std::size_t>& known);
   Status check_id(const JsonField& field, const AddedToken& token, const Vocabulary& model) const;
   Status index(const JsonField& field, const Normalizer& normalizer);
   bool stands_alone(std::string_view text, ByteRange range) const;

@@ -3,8 +3,6 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "model/tokenizer_json.h"
-
 namespace stemma {
 namespace {
 
@@ -56,16 +54,13 @@ Status read_flag(const JsonField& root, std::string_view token_name, std::string
 
 }  // namespace
 
-Result<TokenizerFlags> parse_tokenizer_flags(std::string_view json, std::string_view file_name) {
-  STEMMA_ASSIGN_OR_RETURN(const JsonText text, JsonText::parse(json, file_name));
-  const JsonField root = text.root();
-  STEMMA_RETURN_IF_ERROR(root.expect_object());
+Result<TokenizerFlags> read_tokenizer_flags(const JsonField& config) {
   TokenizerFlags flags;
-  STEMMA_ASSIGN_OR_RETURN(const std::string_view name, root.string_or("tokenizer_class", ""));
+  STEMMA_ASSIGN_OR_RETURN(const std::string_view name, config.string_or("tokenizer_class", ""));
   const TokenizerClass* const reader = find_class_or_null(name);
   if (reader == nullptr) return flags;
-  STEMMA_RETURN_IF_ERROR(read_flag(root, "bos_token", reader->begin_token, flags.begin));
-  STEMMA_RETURN_IF_ERROR(read_flag(root, "eos_token", reader->end_token, flags.end));
+  STEMMA_RETURN_IF_ERROR(read_flag(config, "bos_token", reader->begin_token, flags.begin));
+  STEMMA_RETURN_IF_ERROR(read_flag(config, "eos_token", reader->end_token, flags.end));
   return flags;
 }
 

@@ -7,7 +7,7 @@
 //
 // Thread:     values and a pure function.
 // Memory:     two short texts.
-// Cost:       a parse at start-up.
+// Cost:       a few look-ups at start-up.
 // Not here:   chat templates and what their texts begin with (template/), the post-processor
 //             (tokenizer_template).
 #pragma once
@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "model/tokenizer_json.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -32,8 +33,8 @@ struct TokenizerFlags {
   TokenizerFlag end = {"add_eos_token", {}};
 };
 
-// Reads the text of a tokenizer_config.json. Errors are one line: `file_name`, the field, what is
-// wrong with it.
-Result<TokenizerFlags> parse_tokenizer_flags(std::string_view json, std::string_view file_name);
+// Reads a tokenizer_config.json. Errors are one line: the file, the field, what is wrong with it.
+// REQUIRES: `config` is an object.
+Result<TokenizerFlags> read_tokenizer_flags(const JsonField& config);
 
 }  // namespace stemma

@@ -353,6 +353,48 @@ TEST_F(TokenizerFlagsTest, OtherClassesTakeTheTemplateAsItIs) {
   EXPECT_EQ(ids_with(sentence_piece_file(), R"({"add_bos_token":false})"), (Ids{1, 259, 260}));
 }
 
+TEST_F(TokenizerFlagsTest, TokensThatTheConfigurationAddsAreFound) {
+  const auto tokenizer = load(byte_level_file(), R"({"added_tokens_decoder":{
+      "302":{"content":"<|call|>","special":true}, "7":{"content":"he","special":false}}})");
+  ASSERT_TRUE(tokenizer.ok()) << to_string(tokenizer.error());
+  EXPECT_EQ(ids_of(*tokenizer, "h<|call|>h"), (Ids{'h', 302, 'h'}));
+  EXPECT_EQ(tokenizer->decode(Ids{'h', 302, 'h'}, true), "hh");
+  EXPECT_EQ(tokenizer->vocab_tokens(), 303);
+  EXPECT_EQ(ids_of(*tokenizer, "hell"), (Ids{256, 257})) << "the model's own id, and no part of it";
+  EXPECT_FALSE(tokenizer->is_special(256));
+}
+
+TEST_F(TokenizerFlagsTest, FlagsOfAddedTokensAreTheConfigurations) {
+  const std::string text = "h<|end|>  h";
+  EXPECT_EQ(ids_of(parsed(byte_level_file()), text).size(), 5U);
+  const auto tokenizer = load(byte_level_file(), R"({"added_tokens_decoder":{
+      "300":{"content":"<|end|>","rstrip":true,"special":true}}})");
+  ASSERT_TRUE(tokenizer.ok()) << to_string(tokenizer.error());
+  EXPECT_EQ(ids_of(*tokenizer, text), (Ids{'h', 300, 'h'}));
+  EXPECT_EQ(ids_of(*tokenizer, "<|end|>!"), (Ids{301})) << "others stay";
+}
+
+TEST_F(TokenizerFlagsTest, SpecialTokensOfTheConfigurationAreSpecialIfTheModelHasThem) {
+  const auto tokenizer = load(byte_level_file(), R"({"eos_token":{"content":"hell"},
+      "pad_token":"<|pad|>","additional_special_tokens":["ll"]})");
+  ASSERT_TRUE(tokenizer.ok()) << to_string(tokenizer.error());
+  EXPECT_EQ(ids_of(*tokenizer, "hello"), (Ids{258, 'o'}));
+  EXPECT_EQ(tokenizer->decode(Ids{258, 257, 'o'}, true), "o");
+  EXPECT_FALSE(tokenizer->token_id("<|pad|>").has_value());
+}
+
+TEST_F(TokenizerFlagsTest, AddedTokensThatCannotBeAreNamed) {
+  const auto error = [&](const std::string& decoder) {
+    return error_with(R"({"added_tokens_decoder":)" + decoder + "}");
+  };
+  EXPECT_THAT(error("[]"), testing::HasSubstr("tokenizer_config.json: added_tokens_decoder: "));
+  EXPECT_THAT(error(R"({"x":{"content":"a"}})"), testing::HasSubstr("added_tokens_decoder.x: "));
+  EXPECT_THAT(error(R"({"-1":{"content":"<|a|>"}})"), testing::HasSubstr("decoder.-1: "));
+  EXPECT_THAT(error(R"({"9":{}})"), testing::HasSubstr("added_tokens_decoder.9.content: "));
+  EXPECT_THAT(error(R"({"104":{"content":"<|a|>"}})"), testing::HasSubstr("belongs to \"h\""));
+  EXPECT_NE(error(R"({"300":{"content":"<|a|>"}})"), "none");
+}
+
 TEST_F(TokenizerFlagsTest, WhatCannotBeObeyedIsNamed) {
   const std::string begin = R"({"tokenizer_class":"LlamaTokenizer","add_bos_token":)";
   EXPECT_THAT(error_with(begin + "true}"),
