@@ -45,18 +45,21 @@ ReplayReport Oracle::run() {
   return report_;
 }
 
+// All that is resident is looked up before anything is put in: what the request leaves free is
+// known only when the next use of each of its pages is.
 void Oracle::serve_by_page(std::int32_t request) {
   const auto pages = future_.pages_of(request);
   const auto next_uses = future_.next_uses_of(request);
   for (std::size_t i = 0; i < pages.size(); ++i) {
-    if (state(pages[i]).resident) {
-      if (std::cmp_less(i, future_.lookups_of(request))) ++report_.hit_pages;
-      leaves_.erase(rank_of(pages[i]));
-    } else if (make_room(next_uses[i], TraceFuture::kRoot)) {
-      ++resident_pages_;
-    } else {
-      continue;
-    }
+    if (!state(pages[i]).resident) continue;
+    if (std::cmp_less(i, future_.lookups_of(request))) ++report_.hit_pages;
+    leaves_.erase(rank_of(pages[i]));
+    state(pages[i]) = {next_uses[i], request, 0, true};
+    leaves_.insert(rank_of(pages[i]));
+  }
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (state(pages[i]).resident || !make_room(next_uses[i], TraceFuture::kRoot)) continue;
+    ++resident_pages_;
     state(pages[i]) = {next_uses[i], request, 0, true};
     leaves_.insert(rank_of(pages[i]));
   }

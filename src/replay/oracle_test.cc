@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <map>
+
 #include "base/prng.h"
 #include "replay/shared_traces.h"
 
@@ -129,6 +133,63 @@ TEST(Oracle, APageThatComesBackAsAnOutputNeedNotBeKept) {
   EXPECT_EQ(future.next_uses_of(0)[0], TraceFuture::kNever);
   EXPECT_EQ(future.next_uses_of(2)[0], 3);
   EXPECT_EQ(hits(future, OracleKind::kBelady, 2), 2);
+}
+
+TEST(Oracle, BeladyAdmitsAPageInPlaceOfOneThatTheRequestUsedLast) {
+  //   1 ── 2 ── 3     room for one page. 2 stays for the second request, as 1 comes back by itself;
+  //                   then 1 is worth more than 2, which is read behind it.
+  TraceFuture future;
+  future.add({.page_hashes = {}, .output_page_hashes = {1, 2}});
+  future.add({.page_hashes = {}, .output_page_hashes = {1}});
+  future.add({.page_hashes = {1, 2}});
+  future.add({.page_hashes = {1}});
+  EXPECT_EQ(hits(future, OracleKind::kBelady, 1), 2);
+}
+
+// The most that can be hit by who may keep any pages: every choice tried.
+std::int64_t most_hits(const TraceFuture& future, int capacity_pages) {
+  using Pages = std::uint32_t;  // a bit a node
+  std::map<Pages, std::int64_t> best = {{0, 0}};
+  for (std::int32_t request = 0; request < future.requests(); ++request) {
+    Pages path = 0;
+    Pages looked_up = 0;
+    for (const TraceFuture::Node node : future.pages_of(request)) {
+      path |= Pages{1} << node;
+      if (std::popcount(path) <= future.lookups_of(request)) looked_up = path;
+    }
+    std::map<Pages, std::int64_t> after;
+    for (const auto& [resident, hits_before] : best) {
+      const std::int64_t hits_now = hits_before + std::popcount(resident & looked_up);
+      for (Pages kept = resident | path;; kept = (kept - 1) & (resident | path)) {
+        if (std::popcount(kept) <= capacity_pages) {
+          after[kept] = std::max(after[kept], hits_now);
+        }
+        if (kept == 0) break;
+      }
+    }
+    best = std::move(after);
+  }
+  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+  return std::max_element(best.begin(), best.end(), fewer)->second;
+}
+
+TEST(Oracle, BeladyHitsWhatCanBeHitAndNoMore) {
+  Prng random(11);
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<TraceRequest> trace = drawn_trace_with_outputs(random);
+    trace.resize(8);
+    TraceFuture future;
+    for (TraceRequest& next : trace) {
+      next.page_hashes.resize(static_cast<std::size_t>(random.below(3)), 0);
+      next.output_page_hashes.resize(static_cast<std::size_t>(random.below(2)), 0);
+      future.add(next);
+    }
+    for (const int capacity_pages : {1, 2, 3}) {
+      EXPECT_EQ(hits(future, OracleKind::kBelady, capacity_pages),
+                most_hits(future, capacity_pages))
+          << trial;
+    }
+  }
 }
 
 TEST(Oracle, NoPolicyHitsMoreThanBeladyWhereOutputsComeBack) {
