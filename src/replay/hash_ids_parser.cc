@@ -1,7 +1,9 @@
 #include "replay/hash_ids_parser.h"
 
 #include <utility>
+#include <vector>
 
+#include "base/prng.h"
 #include "replay/trace_fields.h"
 
 namespace stemma {
@@ -16,6 +18,15 @@ struct FieldNames {
 };
 constexpr FieldNames kLongNames = {"timestamp", "input_length", "output_length", "hash_ids"};
 constexpr FieldNames kShortNames = {"ts", "il", "ol", "bh"};
+
+// Makes of ids of pages ids of the prefixes that end with them.
+void chain(std::vector<std::int64_t>& ids) {
+  std::uint64_t before = 0;
+  for (std::int64_t& id : ids) {
+    before = mix64(mix64(before) + static_cast<std::uint64_t>(id));
+    id = static_cast<std::int64_t>(before);
+  }
+}
 
 }  // namespace
 
@@ -38,6 +49,7 @@ Status HashIdsParser::take(std::string_view line, std::string_view where) {
   STEMMA_RETURN_IF_ERROR(fields.status());
   STEMMA_ASSIGN_OR_RETURN(request.page_hashes, read_trace_hashes(fields.find_or_null(names.hashes),
                                                                  forms, where, names.hashes));
+  if (!format_.ids_of_prefixes) chain(request.page_hashes);
   ready_ = std::move(request);
   return {};
 }

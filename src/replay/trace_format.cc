@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<TraceFormat, 6> kFormats = {{
     {.name = "mooncake", .page_tokens = 512},
-    {.name = "qwen-bailian", .page_tokens = 16, .ms_per_time_unit = 1000},
+    {.name = "qwen-bailian", .page_tokens = 16, .ms_per_time_unit = 1000, .ids_of_prefixes = false},
     {.name = "block-hash", .ms_per_time_unit = 1000, .short_names = true},
     {.name = "prompts",
      .family = TraceFamily::kPrompts,

@@ -5,7 +5,9 @@
 //                 (tokens), `hash_ids`: one id for each 512 tokens of the input, the last ones
 //                 possibly fewer. Equal ids mean equal prefixes up to and including that piece.
 //   qwen-bailian  (Alibaba, anonymised usage traces of Bailian)  the same fields, `timestamp` in
-//                 seconds and 16 tokens an id; what else a line holds is not read.
+//                 seconds and 16 tokens an id, which says what these 16 are, whatever is before
+//                 them: pages are told apart by all ids up to theirs. What else a line holds is not
+//                 read.
 //   block-hash    `ts`, `il`, `ol`, `bh`: the same four, of which `bh` holds integers of 64 bits,
 //                 signed or not, or texts. No published description says how many tokens a hash
 //                 stands for, so page_tokens is wanted, nor the unit of `ts`: seconds are taken, as
@@ -38,7 +40,8 @@ struct TraceFormat {
   // Of one page: that an id stands for, or that text is cut into. 0: not known from the name.
   std::int64_t page_tokens = 0;
   double ms_per_time_unit = 1;
-  bool short_names = false;  // ts, il, ol, bh
+  bool short_names = false;     // ts, il, ol, bh
+  bool ids_of_prefixes = true;  // else of a page's own tokens
 };
 
 // How a trace is read.

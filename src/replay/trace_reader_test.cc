@@ -65,6 +65,14 @@ TEST_F(Trace, AnIdHasOnePrefix) {
   EXPECT_NE(more.error().detail.find(":2: hash_ids[1]: the id 3"), std::string::npos);
 }
 
+TEST_F(Trace, AnIdOfTokensMayStandBehindAnyPrefix) {
+  auto reader =
+      *TraceReader::open(write(line_of(0, "1, 2, 2, 3") + line_of(1, "2, 3")), "qwen-bailian");
+  TraceRequest request;
+  EXPECT_TRUE(reader.next(request).ok());
+  EXPECT_TRUE(reader.next(request).ok());
+}
+
 TEST_F(Trace, WrongLinesCanBeLeftOutAndAreCounted) {
   const std::string text = "{\n" + line_of(7, "1") + line_of(3, "1") +
                            std::string(kTraceLineBytesMax + 5, 'x') + "\n" + line_of(8, "1");
