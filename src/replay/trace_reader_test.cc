@@ -87,6 +87,20 @@ TEST_F(Trace, WrongLinesCanBeLeftOutAndAreCounted) {
   EXPECT_EQ(reader.read_bytes(), static_cast<std::int64_t>(text.size()));
 }
 
+TEST_F(Trace, ALineThatIsLeftOutIsNotHeldAgainstOthers) {
+  //   2 is known behind 1, so the second line is wrong: 6 behind 5 is not what it is believed for
+  const std::string text =
+      line_of(0, "1, 2") + line_of(1, "5, 6, 2") + line_of(2, "7, 6") + line_of(3, "7, 6");
+  auto reader = *TraceReader::open(write(text), "mooncake", /*skip_bad=*/true);
+  TraceRequest request;
+  for (const int timestamp : {0, 2, 3}) {
+    EXPECT_TRUE(*reader.next(request));
+    EXPECT_EQ(request.timestamp_ms, timestamp);
+  }
+  EXPECT_FALSE(*reader.next(request));
+  EXPECT_EQ(reader.skipped_lines(), 1);
+}
+
 TEST_F(Trace, AMissingFileAndAnUnknownFormatAreErrors) {
   EXPECT_FALSE(TraceReader::open("/nonexistent/trace", "mooncake").ok());
   const Result<TraceReader> reader = TraceReader::open(write(""), "csv");
