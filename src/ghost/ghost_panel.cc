@@ -60,9 +60,11 @@ void GhostPanel::fade(double share) {
 
 std::optional<double> GhostPanel::try_hit_rate(std::string_view policy,
                                                std::int64_t capacity_pages) const {
+  const GhostCache* ghost = find_or_null(policy, capacity_pages);
+  // The curve has room for outputs that are resident already: a cache computes them in other pages.
+  if (ghost != nullptr && watches_every_page_) return ghost->hit_rate();
   const double of_lru = curve_.hit_rate(capacity_pages);
   if (policy == kReference) return of_lru;
-  const GhostCache* ghost = find_or_null(policy, capacity_pages);
   const GhostCache* reference = find_or_null(kReference, capacity_pages);
   if (ghost == nullptr || reference == nullptr) return std::nullopt;
   if (curve_.lookup_pages() <= 0) return 0.0;

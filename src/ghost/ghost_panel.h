@@ -14,7 +14,8 @@
 //
 // The last four go by nodes, of which a thinned tree has others (docs/EVICTION.md). Where pages are
 // large, 2 MiB for 16 tokens of a model of 8 billion weights, there is room to watch every page: a
-// ghost is then exact, for 70 bytes and some 60 ns a page (hazard: 600 bytes).
+// ghost is then exact and speaks for itself, lru's too, for 70 bytes and some 60 ns a page (hazard:
+// 600 bytes).
 //
 // Thread:     one thread a panel.
 // Memory:     a curve, and for each capacity one ghost more than there are policies.
@@ -59,7 +60,8 @@ class GhostPanel {
 
   const GhostCurve& curve() const noexcept { return curve_; }
 
-  explicit GhostPanel(const GhostCurveOptions& options) : curve_(options) {}
+  explicit GhostPanel(const GhostCurveOptions& options)
+      : watches_every_page_(options.pages_per_sample == 1), curve_(options) {}
 
  private:
   struct Lane {
@@ -72,6 +74,7 @@ class GhostPanel {
                   std::int64_t capacity_pages);
   const GhostCache* find_or_null(std::string_view policy, std::int64_t capacity_pages) const;
 
+  bool watches_every_page_;
   GhostCurve curve_;
   std::vector<Lane> lanes_;
 };
