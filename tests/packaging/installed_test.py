@@ -206,6 +206,19 @@ class Installed(unittest.TestCase):
         self.assertRegex(said, "scribe.* on http://127.0.0.1:")
         self.assertEqual(server.returncode, 0)
 
+    def test_a_project_in_c_alone_builds_through_cmake(self):
+        folder = WORK / "c_alone"
+        folder.mkdir()
+        (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES C)\n"
+                                               "find_package(stemma REQUIRED COMPONENTS core tiers)\n"
+                                               f"add_executable(life {SOURCE}/tests/c/life.c)\n"
+                                               "target_link_libraries(life PRIVATE stemma::tiers stemma::core)\n")
+        for kind, static in (("shared", "OFF"), ("static", "ON")):
+            run("cmake", "-S", folder, "-B", folder / kind, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+                f"-DSTEMMA_USE_STATIC_LIBS={static}")
+            run("cmake", "--build", folder / kind)
+            self.assertIn(f"stemma {said_version()}", run(folder / kind / "life"))
+
     def test_rust_binds_it_as_it_is(self):
         self.require("libstemma.so")
         if not shutil.which("rustc"):
