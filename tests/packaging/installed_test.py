@@ -8,6 +8,7 @@ and through pkg-config, shared and static, and what the packages of Debian hold.
 (BUILD_SHARED_LIBS), tests of the other are skipped.
 """
 
+import fnmatch
 import os
 import pathlib
 import re
@@ -109,6 +110,20 @@ class Installed(unittest.TestCase):
         undefined = run("nm", "-D", "--undefined-only", self.require("libstemma_tiers.so"))
         for name in ("log_event", "stemma_set_last_error"):
             self.assertIn(name, undefined)
+
+    def test_the_shared_library_has_what_the_static_one_has_of_the_api(self):
+        archive, shared = self.require("libstemma.a"), self.require("libstemma.so")
+        api = re.findall(r'^ *"?(stemma::[^";]*)"?;$', (BUILD / "stemma.map").read_text(), re.M)
+
+        def has(path, *flags):
+            lines = run("nm", "--demangle", "--defined-only", *flags, path).splitlines()
+            names = {re.sub("@.*", "", line[19:]) for line in lines if re.match("[0-9a-f]+ [TW] ", line)}
+            return {name for name in names
+                    if re.fullmatch(r"stemma_\w+", name) or any(fnmatch.fnmatchcase(name, one) for one in api)}
+
+        static = has(archive)
+        self.assertIn("stemma_begin", static)
+        self.assertEqual(static - has(shared, "-D"), set())
 
     def test_installed_headers_include_installed_headers_alone(self):
         headers = list((PREFIX / "include/stemma").glob("*.h"))
