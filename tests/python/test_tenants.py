@@ -1,5 +1,8 @@
 """What a Cache of many tenants says: quotas, purges, who waits, forks, shared beginnings, events."""
 
+import sys
+import threading
+
 import numpy
 import pytest
 
@@ -85,6 +88,33 @@ def test_no_purge_while_a_step_is_in_flight(cache):
     cache.begin_step()
     with pytest.raises(stemma.InvalidArgumentError, match="in flight"):
         cache.purge("ada")
+
+
+def test_purges_take_turns_with_what_begins_in_other_threads():
+    cache = stemma.Cache(pages=16, page_size=4, requests_max=64)
+    ada, tokens, over = cache.namespace(tenant="ada"), numpy.arange(1, 10, dtype=numpy.int32), threading.Event()
+
+    def purge():
+        while not over.is_set():
+            cache.purge("bob")
+
+    def begin():
+        for _ in range(30_000):
+            for sequence in [cache.begin(tokens, ada) for _ in range(16)]:
+                sequence.close()
+
+    purges, begins = [[threading.Thread(target=work) for _ in range(2)] for work in (purge, begin)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # so that each is often amid a call of the other's
+    for thread in [*purges, *begins]:
+        thread.start()
+    for thread in begins:
+        thread.join()
+    over.set()
+    for thread in purges:
+        thread.join()
+    sys.setswitchinterval(interval)
+    assert cache.stats()["free_rows"] == 64
 
 
 def test_names_of_fields_are_told_apart_to_their_last_byte(cache):

@@ -21,17 +21,21 @@ struct PageList {
   std::span<const PageId> pages;
 };
 
-// A request's hold on pages.
+// A request's hold on pages: of none before it holds a sequence.
 class Hold {
  public:
-  Hold(py::object cache, py::object ns_or_none, Core& core, Sequence sequence)
-      : cache_(std::move(cache)),
-        namespace_(std::move(ns_or_none)),
-        core_(core),
-        sequence_(std::move(sequence)) {}
+  Hold(py::object cache, py::object ns_or_none, Core& core)
+      : cache_(std::move(cache)), namespace_(std::move(ns_or_none)), core_(core) {}
   ~Hold() { close(); }
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
+
+  // Takes a sequence, if there is one, to where it stays: moving it later, out of turn, would
+  // change what the cache knows of it amid a call of another thread. REQUIRES: in turn.
+  bool try_hold(std::optional<Sequence> begun) {
+    if (begun.has_value()) sequence_ = *std::move(begun);
+    return begun.has_value();
+  }
 
   void close() {
     if (!core_.is_usable()) return;
@@ -83,20 +87,17 @@ class Hold {
     });
   }
 
-  // A page of each pool that is to be copied to another; invalid ones: none.
-  struct Tails {
-    std::pair<PageId, PageId> full;
-    std::pair<PageId, PageId> windowed;
-  };
-  // nullptr: there is no row or no page for it.
-  std::unique_ptr<Hold> fork(std::int64_t computed_tokens, Tails& tails) {
-    std::optional<ForkedSequence> forked = in_turn(core_, false, [&] {
+  // nullptr: there is no row or no page for it. `forked` says what is to be copied.
+  std::unique_ptr<Hold> fork(std::int64_t computed_tokens, ForkedSequence& forked) {
+    auto made = std::make_unique<Hold>(cache_, namespace_, core_);
+    const bool is_forked = in_turn(core_, false, [&] {
       check_fork(computed_tokens);
-      return core_.kv->try_fork(sequence_, computed_tokens);
+      auto begun = core_.kv->try_fork(sequence_, computed_tokens);
+      if (!begun.has_value()) return false;
+      forked = *std::move(begun);
+      return made->try_hold(std::move(forked.sequence));
     });
-    if (!forked.has_value()) return nullptr;
-    tails = {{forked->tail_from, forked->tail_to}, {forked->windowed_from, forked->windowed_to}};
-    return std::make_unique<Hold>(cache_, namespace_, core_, std::move(forked->sequence));
+    return is_forked ? std::move(made) : nullptr;
   }
 
   void advance(std::int64_t computed_tokens) {
@@ -249,14 +250,14 @@ std::unique_ptr<Hold> begin(const py::object& self, const py::object& tokens,
   const NumberText text(tokens, "tokens");
   const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
   if (text.size() == 0) refuse("tokens: a prompt has at least one token");
-  std::optional<Sequence> sequence = in_turn(core, text.is_long(), [&] {
+  auto made = std::make_unique<Hold>(self, ns_or_none, core);
+  const bool has_begun = in_turn(core, text.is_long(), [&] {
     if (text.size() > core.kv->options().context_tokens_max) {
       fail({ErrorCode::kTooLarge, "tokens: more than context_tokens_max"});
     }
-    return core.kv->begin(ns, text.numbers());
+    return made->try_hold(core.kv->begin(ns, text.numbers()));
   });
-  if (!sequence.has_value()) return nullptr;
-  return std::make_unique<Hold>(self, ns_or_none, core, std::move(*sequence));
+  return has_begun ? std::move(made) : nullptr;
 }
 
 std::int64_t probe(const py::object& self, const py::object& tokens, const py::object& ns_or_none) {
@@ -317,17 +318,18 @@ void audit(Cache& self) {
   if (contradiction.has_value()) fail({ErrorCode::kInternal, *contradiction});
 }
 
-py::object to_python(const std::pair<PageId, PageId>& tail) {
-  if (!tail.first.valid()) return py::none();
-  return py::make_tuple(tail.first.value(), tail.second.value());
+py::object tail_of(PageId from, PageId to) {
+  if (!from.valid()) return py::none();
+  return py::make_tuple(from.value(), to.value());
 }
 
 // (the fork, what to copy in the pool, and in that of layers with a window), or None.
 py::object fork(Hold& self, std::int64_t computed_tokens) {
-  Hold::Tails tails;
-  std::unique_ptr<Hold> forked = self.fork(computed_tokens, tails);
-  if (forked == nullptr) return py::none();
-  return py::make_tuple(std::move(forked), to_python(tails.full), to_python(tails.windowed));
+  ForkedSequence forked;
+  std::unique_ptr<Hold> hold = self.fork(computed_tokens, forked);
+  if (hold == nullptr) return py::none();
+  return py::make_tuple(std::move(hold), tail_of(forked.tail_from, forked.tail_to),
+                        tail_of(forked.windowed_from, forked.windowed_to));
 }
 
 void set_retention(Hold& self, const std::string& name) {
@@ -393,9 +395,8 @@ void bind_sequence(py::module_& module) {
       .def("lend", &Hold::lend, py::arg("tokens"), py::arg("promotion"),
            "Names pages of `tokens`, its whole prompt, that a Promotion is still copying up from "
            "host memory, right behind what begin found, until Cache.end_loans: Cache.wait_layer "
-           "says "
-           "when a layer of them may be read. Returns the tokens that the sequence then has pages "
-           "of; no more than before if there is nothing to lend.")
+           "says when a layer of them may be read. Returns the tokens that the sequence then has "
+           "pages of; no more than before if there is nothing to lend.")
       .def("commit", &Hold::commit, py::arg("computed"),
            "Publishes the full pages of `computed`, int32 [tokens]: every token of the sequence "
            "whose KV is in its pages now, from the first on.\n\nWhere others published the same "
