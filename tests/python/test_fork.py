@@ -73,6 +73,8 @@ def test_a_store_in_memory_is_a_childs_own():
     def child():
         assert store.get("one") == b"1" and store.put("one", b"2")
         store.close()
+        with pytest.raises(stemma.InvalidArgumentError, match="closed"):
+            store.get("one")
 
     assert in_child(child) == 0
     assert store.get("one") == b"1"

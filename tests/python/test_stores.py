@@ -1,5 +1,7 @@
 """stemma.PageStore: what comes back is what was put, or nothing."""
 
+import threading
+
 import numpy
 import pytest
 
@@ -101,6 +103,24 @@ def test_a_closed_store_says_so(store):
     store.close()
     with pytest.raises(stemma.InvalidArgumentError, match="closed"):
         store.get("name")
+
+
+def test_a_store_is_closed_while_other_threads_use_it():
+    def use(store, ready):
+        ready.wait()
+        with pytest.raises(stemma.InvalidArgumentError, match="closed"):
+            while True:
+                store.exists(["one"])
+
+    for _ in range(200):
+        store, ready = stemma.PageStore.memory(value_bytes=64, bytes_max=1 << 16), threading.Barrier(3)
+        threads = [threading.Thread(target=use, args=(store, ready)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        ready.wait()
+        store.close()
+        for thread in threads:
+            thread.join()
 
 
 def test_wrong_sizes_are_named(tmp_path):

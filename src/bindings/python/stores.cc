@@ -58,6 +58,7 @@ class Store {
         std::int64_t deadline_us)
       : clock_(std::move(clock)),
         pages_(std::move(pages)),
+        is_in_memory_(pages_->tier() == Tier::kHost),
         deadline_us_(bounded_us(deadline_us)),
         format_(format_of(value_bytes)) {
     digest_ = NamespaceFields().add("values", value_bytes).finish();
@@ -82,10 +83,7 @@ class Store {
   }
   bool is_here() const noexcept { return opened_in_.is_here() || in_child() == InChild::kIsUsed; }
   // One in memory is a child's own.
-  InChild in_child() const noexcept {
-    const bool is_in_memory = pages_ != nullptr && pages_->tier() == Tier::kHost;
-    return is_in_memory ? InChild::kIsUsed : InChild::kIsNot;
-  }
+  InChild in_child() const noexcept { return is_in_memory_ ? InChild::kIsUsed : InChild::kIsNot; }
 
  private:
   PageStore& open_store() const {
@@ -100,7 +98,8 @@ class Store {
   OwnProcess opened_in_;
   std::mutex mutex_;
   std::unique_ptr<Clock> clock_;
-  std::unique_ptr<PageStore> pages_;  // nullptr: closed
+  std::unique_ptr<PageStore> pages_;  // nullptr: closed. In turn
+  const bool is_in_memory_;           // asked before it is anybody's turn
   std::int64_t deadline_us_;
   PageFormat format_;
   NamespaceDigest digest_;
