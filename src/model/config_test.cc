@@ -69,6 +69,7 @@ TEST(Config, YarnStatesOrImpliesItsFactors) {
   EXPECT_DOUBLE_EQ(vector_length(rope_of("")), length);
   EXPECT_EQ(score_factor(rope_of("")), 1.0);
   EXPECT_EQ(vector_length(rope_of(R"(,"attention_factor":1.5)")), 1.5);
+  EXPECT_EQ(rope_of(R"(,"beta_fast":1.0,"beta_slow":1.0)").fast_turns, 1.0);
   const RopeConfig ratio = rope_of(R"(,"beta_fast":16,"mscale":1.0,"mscale_all_dim":0.5)");
   EXPECT_EQ(ratio.fast_turns, 16.0);
   EXPECT_DOUBLE_EQ(vector_length(ratio), length / (0.05 * std::log(4.0) + 1.0));
@@ -410,8 +411,8 @@ TEST(Config, WrongFieldsAreNamed) {
       {R"(,"rope_scaling":{"type":"yarn","factor":4})",
        "rope_scaling.original_max_position_embeddings: missing"},
       {R"(,"rope_scaling":{"type":"yarn","factor":4,"original_max_position_embeddings":64,
-          "beta_fast":1})",
-       "rope_scaling.beta_fast: must exceed beta_slow"},
+          "beta_fast":0.5})",
+       "rope_scaling.beta_fast: must not be below beta_slow"},
       {R"(,"rope_theta":1,"rope_scaling":{"type":"yarn","factor":4,
           "original_max_position_embeddings":64})",
        "rope_scaling.rope_theta: must exceed 1"},

@@ -71,8 +71,8 @@ void read_yarn(JsonFields& fields, RopeConfig& rope) {
       fields.integer("original_max_position_embeddings", kContextRange, std::nullopt);
   rope.fast_turns = fields.positive("beta_fast", 32.0);
   rope.slow_turns = fields.positive("beta_slow", 1.0);
-  if (fields.status().ok() && rope.fast_turns <= rope.slow_turns) {
-    fields.fail(ErrorCode::kInvalidArgument, "beta_fast", "must exceed beta_slow");
+  if (fields.status().ok() && rope.fast_turns < rope.slow_turns) {
+    fields.fail(ErrorCode::kInvalidArgument, "beta_fast", "must not be below beta_slow");
   }
   if (fields.status().ok() && rope.theta <= 1.0) {
     fields.fail(ErrorCode::kInvalidArgument, "rope_theta", "must exceed 1 with yarn");

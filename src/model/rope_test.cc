@@ -67,6 +67,21 @@ TEST(Rope, YarnKeepsFastPairsSlowsSlowOnesAndRampsOverThePairs) {
   EXPECT_EQ(sines[0], static_cast<float>(1.25 * std::sin(3.0)));
 }
 
+// As Kimi-K2 has it: the ramp is the step between the two pairs around it.
+TEST(Rope, YarnThatKeepsAndSlowsByTheSameTurnsHasAStep) {
+  const Rope rope({.theta = 10000.0,
+                   .scaling = RopeConfig::Scaling::kYarn,
+                   .factor = 8.0,
+                   .original_context_tokens = 1000,
+                   .fast_turns = 1.0,
+                   .slow_turns = 1.0},
+                  8);
+  const double expected[] = {1.0, 0.1, 0.01, 0.001 / 8};  // one turn is at pair 2.2
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(rope.frequencies()[i], expected[i], 1e-15) << i;
+  }
+}
+
 TEST(Rope, AnglesAreExactFarOut) {
   const Rope rope(RopeConfig{}, 64);
   std::vector<float> cosines(32);
