@@ -28,7 +28,9 @@ struct Int4Config {
   Layout layout = Layout::kGptq;
   // That share a scale; 0: all inputs of an output do.
   std::int64_t group_inputs = 0;
-  // Files hold zero points less one, modulo 16: GPTQ's first form.
+  // Words of zero points are those of zero points less eight ones, as one number: GPTQ's first
+  // form. A zero point of 0 borrows from the next one, which those who write such files (GPTQModel)
+  // give back when they read them.
   bool zeros_less_one = false;
   // All zero points are 8: compressed-tensors has no tensor of them then.
   bool is_symmetric = false;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kPerWord = 8;
 constexpr int kCodes = 16;
+constexpr std::uint32_t kOneEach = 0x11111111;  // a word of eight ones
 constexpr int kMiddle = 8;  // the zero point of codes that reach as far below zero as above
 // What one task widens, and the inputs of one output that it does at a time.
 constexpr std::int64_t kStripOutputs = 16;
@@ -208,7 +209,7 @@ std::optional<WeightFormat> Int4Matrix::format_that_keeps() const {
   for (std::size_t i = 0; i < group_of_.size(); ++i) {
     if (group_of_[i] != group_of_[i / kGroup * kGroup]) return std::nullopt;
   }
-  const std::uint32_t eights = config_.zeros_less_one ? 0x77777777 : 0x88888888;
+  const std::uint32_t eights = 8 * kOneEach - (config_.zeros_less_one ? kOneEach : 0);
   const std::int64_t words = std::ssize(zeros_) / static_cast<std::int64_t>(sizeof(eights));
   for (std::int64_t i = 0; i < words; ++i) {
     if (element<std::uint32_t>(zeros_, i) != eights) return WeightFormat::kInt4Shifted;
@@ -232,8 +233,9 @@ int Int4Matrix::zero(std::int64_t output, std::int64_t group) const {
     return static_cast<int>(four_bits(zeros_, eight * groups_ + group, static_cast<int>(place)));
   }
   const int own = packs_outputs() ? kAwqPlaces[place] : static_cast<int>(place);
-  const auto stored = four_bits(zeros_, group * (outputs_ / kPerWord) + eight, own);
-  return static_cast<int>(config_.zeros_less_one ? (stored + 1) % kCodes : stored);
+  const std::int64_t word = group * (outputs_ / kPerWord) + eight;
+  const std::uint32_t less = config_.zeros_less_one ? kOneEach : 0;
+  return static_cast<int>((element<std::uint32_t>(zeros_, word) + less) >> (4 * own) & 0xF);
 }
 
 Int4Matrix::Strides Int4Matrix::strides() const {

@@ -57,7 +57,7 @@ class Int4Files : public CodedFiles {
 // Inputs 0 to 7 of output o have the codes 0 to 7, less o of the zero points.
 TEST_F(Int4Files, AWordOfGptqHasEightInputs) {
   write({words(".qweight", {1, 8}, std::vector<std::uint32_t>(8, 0x76543210)),
-         words(".qzeros", {1, 1}, {0x6543210F}),  // less one: 0 1 2 3 4 5 6 7
+         words(".qzeros", {1, 1}, {0x76543210}),
          numbers(".scales", {1, 8}, {1, 1, 1, 1, 1, 1, 1, 1})});
   std::vector<float> expected;
   for (int output = 0; output < 8; ++output) {
@@ -65,7 +65,19 @@ TEST_F(Int4Files, AWordOfGptqHasEightInputs) {
       expected.push_back(static_cast<float>(input - output));
     }
   }
-  EXPECT_EQ(numbers_of({Layout::kGptq, 8, true}, WeightType::kF32), expected);
+  EXPECT_EQ(numbers_of({Layout::kGptq, 8, false}, WeightType::kF32), expected);
+}
+
+// Zero points 0, 0 and 2 to 7: as one number less 0x11111111, in which a 0 borrows from the next.
+TEST_F(Int4Files, TheFirstFormOfGptqHasAWordOfZeroPointsLessEightOnes) {
+  write({words(".qweight", {1, 8}, std::vector<std::uint32_t>(8, 0x76543210)),
+         words(".qzeros", {1, 1}, {0x76543200u - 0x11111111u}),
+         numbers(".scales", {1, 8}, {1, 1, 1, 1, 1, 1, 1, 1})});
+  const std::vector<float> first_inputs = {0, 0, -2, -3, -4, -5, -6, -7};
+  const std::vector<float> numbers = numbers_of({Layout::kGptq, 8, true}, WeightType::kF32);
+  for (std::size_t output = 0; output < 8; ++output) {
+    EXPECT_EQ(numbers[output * 8], first_inputs[output]) << output;
+  }
 }
 
 TEST_F(Int4Files, TheSecondFormOfGptqHasZeroPointsAsTheyAre) {

@@ -80,10 +80,10 @@ Coded round_to_codes(const TensorValues& matrix, const Int4Config& config,
   return coded;
 }
 
-// A tensor [rows, columns] of words whose eight codes `code_at` gives.
+// A tensor [rows, columns] of words, each `less` than the one whose eight codes `code_at` gives.
 template <typename CodeAt>
 TensorValues words_of(const std::string& name, std::int64_t rows, std::int64_t columns,
-                      CodeAt code_at) {
+                      CodeAt code_at, std::uint32_t less = 0) {
   TensorValues tensor = {{name, {rows, columns}}, {}};
   tensor.dtype = "I32";
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -92,6 +92,7 @@ TensorValues words_of(const std::string& name, std::int64_t rows, std::int64_t c
       for (int place = 0; place < 8; ++place) {
         word |= static_cast<std::uint32_t>(code_at(row, column, place)) << (4 * place);
       }
+      word -= less;
       const auto* const bytes = reinterpret_cast<const std::byte*>(&word);
       tensor.bytes.insert(tensor.bytes.end(), bytes, bytes + sizeof(word));
     }
@@ -129,16 +130,16 @@ constexpr std::array<int, 8> kAwqOrder = {0, 2, 4, 6, 1, 3, 5, 7};
 
 std::vector<TensorValues> gptq_tensors(const std::string& module, const Coded& coded,
                                        const Int4Config& config, const Int4Storage& storage) {
-  const int less = config.zeros_less_one ? 1 : 0;
   const auto code_at = [&](std::int64_t row, std::int64_t column, int place) {
     return coded.codes[static_cast<std::size_t>(column * coded.inputs + row * 8 + place)];
   };
   const auto zero_at = [&](std::int64_t row, std::int64_t column, int place) {
-    return (coded.zeros[coded.at(column * 8 + place, row)] - less) & 15;
+    return coded.zeros[coded.at(column * 8 + place, row)];
   };
+  const std::uint32_t less = config.zeros_less_one ? 0x11111111 : 0;
   return {whole_numbers(module + ".g_idx", "I32", coded.group_of),
           words_of(module + ".qweight", coded.inputs / 8, coded.outputs, code_at),
-          words_of(module + ".qzeros", coded.groups, coded.outputs / 8, zero_at),
+          words_of(module + ".qzeros", coded.groups, coded.outputs / 8, zero_at, less),
           scales_of(module + ".scales", coded, true, storage.scale_type)};
 }
 

@@ -50,7 +50,7 @@ def words(codes, order=range(8)):
 def as_gptq(module, matrix):
     return {
         f"{module}.qweight": words(matrix.codes).T,
-        f"{module}.qzeros": words((matrix.zeros.T - 1) & 15),
+        f"{module}.qzeros": words(matrix.zeros.T) - numpy.uint32(0x11111111),
         f"{module}.scales": matrix.scales.T,
         f"{module}.g_idx": (numpy.arange(matrix.codes.shape[1]) // GROUP).astype("<i4"),
     }
