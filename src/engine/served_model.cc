@@ -11,6 +11,7 @@
 #include "engine/served_ranks.h"
 #include "pool/kv_pool_factory.h"
 #include "prefix/namespace_digest.h"
+#include "template/answer_marks.h"
 #include "template/template_date.h"
 
 namespace stemma {
@@ -188,12 +189,22 @@ Status ServedModel::load_files(const ServedModelOptions& options) {
       runner_, backend_of(options).load_model(options.directory, runner_options, threads_));
   kv.context_tokens_max = runner_->context_tokens_max();
   STEMMA_ASSIGN_OR_RETURN(tokenizer_, Tokenizer::load(options.directory));
-  grammars_ = std::make_unique<GrammarBook>(*tokenizer_, vocab_tokens());
   STEMMA_ASSIGN_OR_RETURN(chat_templates_, load_chat_templates(options.directory));
+  show_answer_marks();
+  grammars_ = std::make_unique<GrammarBook>(*tokenizer_, vocab_tokens());
   time_s_ = options.time_s;
   if (!time_s_) time_s_ = [] { return static_cast<std::int64_t>(wall_clock_seconds()); };
   STEMMA_ASSIGN_OR_RETURN(generation_, load_generation_config(options.directory));
   return add_end_token(options.directory);
+}
+
+// Before anybody asks which bytes a token writes.
+void ServedModel::show_answer_marks() {
+  for (const bool has_tools : {false, true}) {
+    const ChatTemplate* const chat = chat_template_or_null(has_tools);
+    if (chat == nullptr) continue;
+    for (const std::string_view mark : answer_marks_in(chat->source())) tokenizer_->show(mark);
+  }
 }
 
 // What the tokenizer's own file calls the end is one too; a template has read it there. Files name

@@ -137,6 +137,7 @@ class ServedModel {
  private:
   static Result<std::unique_ptr<ServedModel>> open_own(const ServedModelOptions& options);
   Status load_files(const ServedModelOptions& options);
+  void show_answer_marks();
   Status add_end_token(const std::string& directory);
   Status open_pools(const ServedModelOptions& options);
   Status count_pages(const ServedModelOptions& options, KvShape& full, KvShape& windowed);

@@ -104,7 +104,23 @@ TEST_F(ServedModelTest, AWindowBeyondTheContextWantsNoMoreRoomThanTheContext) {
   EXPECT_THAT(error(), HasSubstr("kv_bytes must hold a page of"));
 }
 
-// Opened by two ranks at once: what each has, or the error that each gets.
+// As Mistral's tokenizers have them. In prompts they stay what they are.
+TEST_F(ServedModelTest, SpecialTokensThatMarkPartsOfAnswersAreText) {
+  std::ofstream(directory_.path() + "/chat_template.jinja")
+      << "[INST]{{ messages[0].content }}[/INST]{{ '[TOOL_CALLS]' }}";
+  std::ofstream(directory_.path() + "/tokenizer_config.json") << R"({"added_tokens_decoder":{
+      "997":{"content":"[ARGS]","special":true}, "998":{"content":"[INST]","special":true},
+      "999":{"content":"[TOOL_CALLS]","special":true}}})";
+  const auto model = ServedModel::open(options_);
+  ASSERT_TRUE(model.ok()) << to_string(model.error());
+  const Tokenizer& tokenizer = (*model)->tokenizer();
+  EXPECT_EQ(tokenizer.decode(std::vector<TokenId>{998, 999}, true), "[TOOL_CALLS]");
+  EXPECT_TRUE(tokenizer.is_special(997)) << "the template has none";
+  const EncodeOptions as_text = {.parse_special_tokens = false};
+  EXPECT_EQ(tokenizer.encode("[TOOL_CALLS]", {})->size(), 1U);
+  EXPECT_GT(tokenizer.encode("[TOOL_CALLS]", as_text)->size(), 1U);
+}
+
 TEST_F(ServedModelTest, TemplatesThatPrintTheDateGetToday) {
   std::ofstream(directory_.path() + "/chat_template.jinja") << "{{ strftime_now('%d %b %Y') }}";
   const Result<std::int64_t> day = begin_of_day("2026-11-28");
@@ -128,6 +144,7 @@ TEST_F(ServedModelTest, TemplatesThatPrintTheDateGetToday) {
   EXPECT_EQ(prompt(own), "a day");
 }
 
+// Opened by two ranks at once: what each has, or the error that each gets.
 class ServedRanks : public ServedModelTest {
  protected:
   // Each rank opens with what `change` makes of the options, and rank 0 computes one text.

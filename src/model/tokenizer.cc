@@ -230,6 +230,10 @@ bool Tokenizer::is_special(TokenId token) const {
   return parts_->added.is_special(token);
 }
 
+void Tokenizer::show(std::string_view token_text) {
+  if (const std::optional<TokenId> token = token_id(token_text)) parts_->added.show(*token);
+}
+
 const TokenDecoder& Tokenizer::decoder() const {
   return parts_->decoder;
 }

@@ -67,7 +67,11 @@ class Tokenizer {
   std::optional<TokenId> token_id(std::string_view token_text) const;
   // How the file writes the token. Valid while the Tokenizer lives, moves included.
   std::optional<std::string_view> token_text(TokenId token) const;
+  // Whether it is no text: a special token that is not shown.
   bool is_special(TokenId token) const;
+  // From now on the special token that is written so is text where tokens become one; in texts that
+  // become tokens it stays what it is. Another one is none: nothing happens.
+  void show(std::string_view token_text);
 
   // The decoder's steps, for a Detokenizer. Valid while the Tokenizer lives, moves included.
   const TokenDecoder& decoder() const;

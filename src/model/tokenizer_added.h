@@ -84,7 +84,9 @@ class AddedTokens {
   // begin at one place. Without `parse_special` special tokens stay text.
   std::vector<Part> cut(std::string_view text, Form form, bool parse_special) const;
 
+  // Whether it is special, and is not shown.
   bool is_special(TokenId id) const { return special_.contains(id); }
+  void show(TokenId id) { special_.erase(id); }
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
  private:
