@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "model/json_text.h"
+#include "openai/call_ids.h"
 #include "openai/completion_request.h"
 #include "openai/field_reader.h"
 
@@ -75,6 +76,12 @@ void give_arguments(const MessageForm& form, TemplateJson& arguments) {
   if (parsed.ok() && parsed->is_object()) arguments = std::move(parsed).value();
 }
 
+void shorten_id(const MessageForm& form, TemplateJson& object, const char* name) {
+  const auto id = object.find(name);
+  if (!form.short_ids || id == object.end() || !id->is_string()) return;
+  *id = short_call_id(id->get_ref<const std::string&>());
+}
+
 // Clients repeat a message with all fields that it could have had: no calls are none, to templates
 // that ask whether there is such a field, too.
 void read_tool_calls(FieldReader& fields, const MessageForm& form, std::optional<ApiError>& fault,
@@ -89,6 +96,7 @@ void read_tool_calls(FieldReader& fields, const MessageForm& form, std::optional
     }
     FieldReader call((*calls)[i], at, fault);
     if (call.object_or_null("function") == nullptr) return call.fail("function", "missing");
+    shorten_id(form, message["tool_calls"][i], "id");
     TemplateJson& function = message["tool_calls"][i]["function"];
     if (function.contains("arguments")) give_arguments(form, function["arguments"]);
   }
@@ -142,6 +150,7 @@ TemplateJson read_message(const TemplateJson& given, const std::string& path,
   }
   read_content(fields, /*may_miss=*/role == "assistant", fault, message);
   read_tool_calls(fields, form, fault, message);
+  shorten_id(form, message, "tool_call_id");
   if (!fault.has_value()) old_calls.read(fields, message);
   return message;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "openai/call_ids.h"
 #include "openai/completion_request.h"
 #include "openai/message_form.h"
 
@@ -193,6 +194,23 @@ TEST(MessageForm, CallsStandAloneWhereATextHidesThem) {
   EXPECT_TRUE(form.calls_stand_alone);
   EXPECT_TRUE(form.arguments_are_text);
   EXPECT_FALSE(form_of(kText, kObject).calls_stand_alone);
+}
+
+TEST(MessageForm, IdentifiersAreShortWhereLongerOnesAreRefused) {
+  const std::string refuses =
+      "{% if m.tool_calls and m.tool_calls[0].id | length != 9 %}"
+      "{{ raise_exception('of length 9') }}{% endif %}";
+  EXPECT_TRUE(form_of(refuses + kText, kObject).short_ids);
+  EXPECT_FALSE(form_of(kText, kObject).short_ids);
+}
+
+TEST(ChatMessages, IdentifiersOfACallAndItsOutcomeAreShortenedAlike) {
+  const TemplateJson messages = read(R"([{"role":"assistant","tool_calls":[
+      {"id":"call_of_others","type":"function","function":{"name":"f","arguments":"{}"}}]},
+      {"role":"tool","tool_call_id":"call_of_others","content":"x"}])",
+                                     {.short_ids = true});
+  EXPECT_EQ(messages[0]["tool_calls"][0]["id"], short_call_id("call_of_others"));
+  EXPECT_EQ(messages[1]["tool_call_id"], messages[0]["tool_calls"][0]["id"]);
 }
 
 TEST(MessageForm, TemplatesThatPrintNoCallsGetObjectsBesideTexts) {

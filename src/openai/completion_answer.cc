@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include "openai/call_ids.h"
+
 namespace stemma {
 namespace {
 
@@ -153,8 +155,9 @@ Json usage_json(const AnswerUsage& usage) {
 std::string call_id(const AnswerHead& head, std::int64_t index, std::int64_t number) {
   constexpr std::size_t kOwnBytes = 24;  // of an answer's identifier, behind its kind
   const std::size_t kind_bytes = head.id.size() - std::min(head.id.size(), kOwnBytes);
-  return "call_" + head.id.substr(kind_bytes) + "_" + std::to_string(index) + "_" +
-         std::to_string(number);
+  const std::string id = "call_" + head.id.substr(kind_bytes) + "_" + std::to_string(index) + "_" +
+                         std::to_string(number);
+  return head.short_call_ids ? short_call_id(id) : id;
 }
 
 Json calls_json(const AnswerHead& head, const AnswerPiece& piece, bool is_event) {

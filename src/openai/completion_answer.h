@@ -25,10 +25,11 @@ struct AnswerHead {
   CompletionKind kind = CompletionKind::kChat;
   std::string id;
   std::string model;
-  std::int64_t created_s = 0;  // seconds since 1970
-  bool gives_tokens = false;   // token_ids beside the text
-  bool scores_prompt = false;  // prompt_logprobs beside it
-  bool counts_usage = false;   // a stream that ends with usage says in each event that it has none
+  std::int64_t created_s = 0;   // seconds since 1970
+  bool short_call_ids = false;  // see short_call_id
+  bool gives_tokens = false;    // token_ids beside the text
+  bool scores_prompt = false;   // prompt_logprobs beside it
+  bool counts_usage = false;    // a stream that ends with usage says in each event that it has none
 };
 
 // A token as people read it, and its logprob.

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+
+#include "openai/call_ids.h"
 
 namespace stemma {
 namespace {
@@ -67,6 +70,21 @@ TEST(CompletionAnswer, IdentifiersOfCallsAreAsShortAsOpenAiWantsThem) {
   const std::string id = json["choices"][0]["message"]["tool_calls"][0]["id"];
   EXPECT_EQ(id, "call_0123456789abcdef01234567_127_999999");
   EXPECT_LE(id.size(), 40U);
+  of_chat.short_call_ids = true;
+  const auto shorter =
+      TemplateJson::parse(answer_body(of_chat, std::span(&answer, 1), false, {}, TemplateJson()));
+  EXPECT_EQ(shorter["choices"][0]["message"]["tool_calls"][0]["id"], short_call_id(id));
+}
+
+TEST(CallIds, OfNineLettersAndDigitsStayAndOthersBecomeSuch) {
+  EXPECT_EQ(short_call_id("aB3dE6gH9"), "aB3dE6gH9");
+  std::set<std::string> made;
+  for (const char* const id : {"", "aB3dE6gH", "aB3dE6gH9x", "aB3dE6g-9", "call_1", "call_2"}) {
+    const std::string shorter = short_call_id(id);
+    EXPECT_EQ(shorter.size(), kShortIdBytes);
+    EXPECT_EQ(short_call_id(shorter), shorter) << "it is of that form";
+    EXPECT_TRUE(made.insert(shorter).second) << id;
+  }
 }
 
 TEST(CompletionAnswer, OfAChatThatThinks) {

@@ -20,28 +20,33 @@ TemplateJson probe_tools() {
   return TemplateJson::array({{{"type", "function"}, {"function", std::move(function)}}});
 }
 
-// A turn with a call whose id is of the only form that Mistral's templates let pass.
-TemplateJson probe_messages(const TemplateJson& content, bool arguments_are_text) {
+// Of calls. Mistral's templates let no longer one pass.
+constexpr std::string_view kShortId = "call00000";
+constexpr std::string_view kLongId = "call_000000000000";
+
+// A turn with a call.
+TemplateJson probe_messages(const TemplateJson& content, bool arguments_are_text,
+                            std::string_view id) {
   TemplateJson arguments = {{kKey, kValue}};
   if (arguments_are_text) arguments = arguments.dump();
-  TemplateJson call = {{"id", "call00000"}, {"type", "function"}};
+  TemplateJson call = {{"id", id}, {"type", "function"}};
   call["function"] = {{"name", "probe"}, {"arguments", std::move(arguments)}};
   TemplateJson messages = TemplateJson::array();
   messages.push_back({{"role", "user"}, {"content", "probe"}});
   messages.push_back({{"role", "assistant"}, {"content", content}});
   messages.back()["tool_calls"].push_back(std::move(call));
-  messages.push_back({{"role", "tool"}, {"content", "probe"}, {"tool_call_id", "call00000"}});
+  messages.push_back({{"role", "tool"}, {"content", "probe"}, {"tool_call_id", id}});
   return messages;
 }
 
 // What the template makes of the turn; nothing where it refuses it, leaves the call out or prints
 // its arguments as no template was meant to: as Python shows an object, or as a text in a text.
 std::optional<std::string> text_with_call(const ChatTemplate& chat, const TemplateJson& content,
-                                          bool arguments_are_text) {
+                                          bool arguments_are_text, std::string_view id = kShortId) {
   RenderOptions options;
   options.tools = probe_tools();
   options.strftime_now = [](std::string_view) { return std::string("1 Jan 2025"); };
-  const auto text = chat.render(probe_messages(content, arguments_are_text), options);
+  const auto text = chat.render(probe_messages(content, arguments_are_text, id), options);
   const auto has = [&](const std::string& part) { return text->find(part) != std::string::npos; };
   if (!text.ok() || !has(std::string(kValue))) return std::nullopt;
   if (has("{'" + std::string(kKey)) || has("\\\"" + std::string(kKey))) return std::nullopt;
@@ -61,9 +66,12 @@ MessageForm message_form_of(const ChatTemplate& chat) {
                              with_null->size() != with_empty->size() &&
                              with_null->find("None") != std::string::npos;
     const bool beside_text = text_with_call(chat, std::string(kSaid), as_text).has_value();
+    const TemplateJson silence = with_null.has_value() ? TemplateJson() : TemplateJson("");
+    const bool takes_any_id = text_with_call(chat, silence, as_text, kLongId).has_value();
     return {.silence_is_null = with_null.has_value() && !prints_null,
             .calls_stand_alone = !beside_text,
-            .arguments_are_text = as_text};
+            .arguments_are_text = as_text,
+            .short_ids = !takes_any_id};
   }
   return {};
 }

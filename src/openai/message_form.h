@@ -18,6 +18,7 @@ struct MessageForm {
   bool silence_is_null = false;     // content of a message that only calls: null, else ""
   bool calls_stand_alone = false;   // beside a text they are not printed
   bool arguments_are_text = false;  // as the client sent them, else as an object
+  bool short_ids = false;           // of calls; others are refused (call_ids.h)
 };
 
 // The form in which `chat` prints calls, found by trying; the default where it prints them in none.

@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "openai/call_ids.h"
+
 namespace stemma {
 namespace {
 
@@ -62,7 +64,8 @@ Json call_item(const AnswerHead& head, std::size_t place, std::int64_t number,
   Json item;
   item["type"] = "function_call";
   item["id"] = id_of(head, "fc_", place);
-  item["call_id"] = id_of(head, "call_", static_cast<std::size_t>(number));
+  const std::string id = id_of(head, "call_", static_cast<std::size_t>(number));
+  item["call_id"] = head.short_call_ids ? short_call_id(id) : id;
   item["name"] = call.name;
   item["arguments"] = call.arguments;
   item["status"] = "completed";

@@ -24,7 +24,10 @@ constexpr Marks kDeepseekCall = {"<｜tool▁call▁begin｜>", "<｜tool▁call
 constexpr std::string_view kDeepseekSeparator = "<｜tool▁sep｜>";
 constexpr Marks kFence = {"```json", "```"};
 
+constexpr Marks kListedCalls = {kListedCallsMark, ""};  // they end by themselves
+
 Marks marks_of(ToolCallStyle style) {
+  if (style == ToolCallStyle::kListed) return kListedCalls;
   return style == ToolCallStyle::kDeepseek ? kDeepseekCalls : kTags;
 }
 
@@ -40,100 +43,11 @@ bool take(std::string_view& text, std::string_view mark) {
   return true;
 }
 
-// Where the text of JSON that begins at `at` with a quote ends; kNone: nowhere.
-std::size_t end_of_text(std::string_view json, std::size_t at) {
-  for (++at; at < json.size(); ++at) {
-    if (json[at] == '\\') {
-      ++at;
-    } else if (json[at] == '"') {
-      return at + 1;
-    }
-  }
-  return kNone;
-}
-
-// Where the value of JSON that begins at `at` ends, whatever is in it; kNone: nowhere.
-std::size_t end_of_value(std::string_view json, std::size_t at) {
-  std::int64_t depth = 0;
-  while (at < json.size()) {
-    const char byte = json[at];
-    if (byte == '"') {
-      at = end_of_text(json, at);
-      if (at == kNone) return kNone;
-      if (depth == 0) return at;
-      continue;
-    }
-    const bool closes = byte == '}' || byte == ']';
-    if (depth == 0 && (closes || byte == ',')) return at;  // behind a number or a word
-    depth += byte == '{' || byte == '[' ? 1 : closes ? -1 : 0;
-    ++at;
-    if (closes && depth == 0) return at;
-  }
-  return kNone;
-}
-
-bool is_object(std::string_view text) {
-  return text.starts_with('{') && is_json(text);
-}
-
-// What a text of JSON stands for. REQUIRES: it is one.
-std::string unquoted(std::string_view json) {
-  const Result<TemplateJson> text =
-      parse_ordered_json(json, "call", {.text_bytes_max = json.size()});
-  return text.ok() ? text->get<std::string>() : std::string();
-}
-
-using Members = std::map<std::string, std::string_view, std::less<>>;
-
-// What an object has, as it was written; nullopt: it is none, or two of them have one name.
-std::optional<Members> members_of(std::string_view object) {
-  if (!is_object(object)) return std::nullopt;
-  Members members;
-  const auto skip = [&](std::size_t at) { return object.find_first_not_of(kMarkSpace, at); };
-  std::size_t at = skip(1);
-  while (object[at] != '}') {
-    const std::size_t name_end = end_of_text(object, at);
-    const std::size_t begin = skip(object.find(':', name_end) + 1);
-    const std::size_t end = end_of_value(object, begin);
-    const std::string_view value = without_space_behind(object.substr(begin, end - begin));
-    const bool is_new = members.emplace(unquoted(object.substr(at, name_end - at)), value).second;
-    if (!is_new) return std::nullopt;
-    at = skip(end);
-    if (object[at] == ',') at = skip(at + 1);
-  }
-  return members;
-}
-
-// A member that is an object, or a text of one.
-std::optional<std::string> arguments_of(const Members& call, std::string_view name) {
-  const auto found = call.find(name);
-  if (found == call.end()) return std::nullopt;
-  const std::string_view value = found->second;
-  if (value.starts_with('{')) return std::string(value);
-  if (!value.starts_with('"')) return std::nullopt;
-  std::string written = unquoted(value);
-  return is_object(trimmed(written)) ? std::optional(std::move(written)) : std::nullopt;
-}
-
-// {"name": N, "arguments": {...}}, or "parameters".
-std::optional<ToolCall> call_of_object(std::string_view text) {
-  const std::optional<Members> call = members_of(text);
-  if (!call.has_value()) return std::nullopt;
-  const auto name = call->find("name");
-  if (name == call->end() || !name->second.starts_with('"')) return std::nullopt;
-  for (const char* const member : {"arguments", "parameters"}) {
-    if (auto arguments = arguments_of(*call, member)) {
-      return ToolCall{unquoted(name->second), *std::move(arguments)};
-    }
-  }
-  return std::nullopt;
-}
-
 // Objects one behind the other, with semicolons or white space between them.
 std::vector<ToolCall> calls_of_objects(std::string_view text) {
   std::vector<ToolCall> calls;
   while (!(text = trimmed(text)).empty()) {
-    const std::size_t end = text.starts_with('{') ? end_of_value(text, 0) : kNone;
+    const std::size_t end = text.starts_with('{') ? end_of_json_value(text, 0) : kNone;
     if (end == kNone) return {};
     std::optional<ToolCall> call = call_of_object(text.substr(0, end));
     if (!call.has_value()) return {};
@@ -159,7 +73,7 @@ std::optional<ToolCall> call_of_deepseek(std::string_view text) {
     arguments.remove_suffix(kFence.end.size());
     arguments = trimmed(arguments);
   }
-  if (name.empty() || !is_object(arguments)) return std::nullopt;
+  if (name.empty() || !is_json_object(arguments)) return std::nullopt;
   return ToolCall{std::string(name), std::string(arguments)};
 }
 
@@ -200,6 +114,23 @@ ToolCallSpelling spelling_of_deepseek(std::string_view chat_template) {
       .name_is_json = false};
 }
 
+ToolCallSpelling spelling_of_listed(std::string_view chat_template) {
+  if (chat_template.find(kArgumentsMark) != kNone) {
+    return {.mark = kListedCallsMark,
+            .call_begin = kListedCallsMark,
+            .arguments_begin = kArgumentsMark,
+            .name_is_json = false};
+  }
+  const bool has_space = chat_template.find("[TOOL_CALLS] [") != kNone;
+  return {.mark = kListedCallsMark,
+          .begin = has_space ? "[TOOL_CALLS] [" : "[TOOL_CALLS][",
+          .call_begin = "{\"name\": ",
+          .arguments_begin = ", \"arguments\": ",
+          .call_end = "}",
+          .between = ", ",
+          .end = "]"};
+}
+
 // From GLM-4.7 on without lines.
 ToolCallSpelling spelling_of_keys(std::string_view chat_template) {
   const bool has_lines = chat_template.find("</arg_key><arg_value>") == kNone;
@@ -225,6 +156,7 @@ std::optional<ToolCallStyle> tool_call_style_of(std::string_view chat_template) 
     if (has(kFunctionMarks.name_begin)) return ToolCallStyle::kFunctions;
     return has(kKeyMarks.key_begin) ? ToolCallStyle::kKeys : ToolCallStyle::kTagged;
   }
+  if (has(kListedCallsMark)) return ToolCallStyle::kListed;
   if (has(R"({"name": function name, "parameters": )")) return ToolCallStyle::kBare;
   return std::nullopt;
 }
@@ -254,6 +186,8 @@ ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template
               .between = "\n",
               .name_is_json = false,
               .members = MemberMarks{"<parameter=", ">\n", "\n</parameter>\n", "</parameter>"}};
+    case ToolCallStyle::kListed:
+      return spelling_of_listed(chat_template);
     case ToolCallStyle::kKeys:
       return spelling_of_keys(chat_template);
     case ToolCallStyle::kDeepseek:
@@ -292,6 +226,7 @@ bool ToolCallReader::leave_text(ToolCallText& out) {
     in_call_ = true;
     end_of_call_ = MarkSearch();
     if (const XmlMarks* const marks = xml_marks_or_null(style_)) xml_call_.emplace(*marks, types_);
+    if (style_ == ToolCallStyle::kListed) listed_calls_.emplace();
     return true;
   }
   const std::string_view text = decided_before(rest, mark);
@@ -303,6 +238,7 @@ bool ToolCallReader::leave_text(ToolCallText& out) {
 // Up to its end; false if that is not there yet.
 bool ToolCallReader::leave_call(ToolCallText& out) {
   if (xml_call_.has_value()) return leave_xml_call(out);
+  if (listed_calls_.has_value()) return leave_listed_calls(out);
   const Marks marks = marks_of(style_);
   const std::size_t end = end_of_call_.find(held(), marks.end);
   if (end == kNone) return false;
@@ -335,6 +271,22 @@ bool ToolCallReader::leave_xml_call(ToolCallText& out) {
   return true;
 }
 
+// What turns out to be none is text, as far as it was looked through.
+bool ToolCallReader::leave_listed_calls(ToolCallText& out) {
+  const ListedCallReader::Outcome outcome = listed_calls_->read(held());
+  if (outcome == ListedCallReader::Outcome::kGoesOn) return false;
+  if (outcome == ListedCallReader::Outcome::kCalls) {
+    give_calls(listed_calls_->take_calls(), out);
+  } else {
+    give_text(before_call_, out);
+    give_text(held().substr(0, listed_calls_->end()), out);
+  }
+  left_ += listed_calls_->end();
+  listed_calls_.reset();
+  in_call_ = false;
+  return true;
+}
+
 void ToolCallReader::give_text(std::string_view text, ToolCallText& out) {
   if (after_call_) {
     text = without_space_before(text);
@@ -363,7 +315,7 @@ void ToolCallReader::finish(ToolCallText& out) {
   std::string_view rest = held_;
   if (xml_call_.has_value()) {
     if (xml_call_->is_whole(held_)) return give_xml_call(out);
-  } else if (may_call && give_calls(take_calls(style_, rest), out)) {
+  } else if (may_call && !listed_calls_.has_value() && give_calls(take_calls(style_, rest), out)) {
     return give_text(rest, out);
   }
   if (in_call_) give_text(before_call_, out);

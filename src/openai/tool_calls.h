@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "grammar/marked_members.h"
+#include "openai/call_json.h"
+#include "openai/listed_calls.h"
 #include "openai/text_marks.h"
 #include "openai/tool_types.h"
 #include "openai/xml_calls.h"
@@ -29,6 +31,7 @@ enum class ToolCallStyle : std::uint8_t {
   kBare,       // the whole answer is {"name": N, "parameters": {}}, or several: Llama 3
   kDeepseek,   // <｜tool▁calls▁begin｜> ... <｜tool▁calls▁end｜>: DeepSeek V3, R1, V3.1
   kFunctions,  // <tool_call><function=N><parameter=K>V</parameter></function>: Qwen3-Coder
+  kListed,     // [TOOL_CALLS][{"name": N, "arguments": {}}], or [TOOL_CALLS]N[ARGS]{}: Mistral
   kKeys,       // <tool_call>N<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>: GLM-4.5
 };
 
@@ -58,13 +61,6 @@ bool has_text_arguments(ToolCallStyle style);
 // REQUIRES: tool_call_style_of(chat_template) is `style`.
 ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template);
 
-struct ToolCall {
-  std::string name;
-  std::string arguments;  // an object of JSON: what the model wrote of it, as it did
-
-  friend bool operator==(const ToolCall&, const ToolCall&) = default;
-};
-
 // What a piece of an answer says, and calls.
 struct ToolCallText {
   std::string text;
@@ -90,6 +86,7 @@ class ToolCallReader {
   bool leave_text(ToolCallText& out);
   bool leave_call(ToolCallText& out);
   bool leave_xml_call(ToolCallText& out);
+  bool leave_listed_calls(ToolCallText& out);
   void give_text(std::string_view text, ToolCallText& out);
   void give_xml_call(ToolCallText& out);
   bool give_calls(std::vector<ToolCall> calls, ToolCallText& out);
@@ -101,6 +98,7 @@ class ToolCallReader {
   std::string before_call_;                // white space and mark that the call began with
   MarkSearch end_of_call_;                 // in held()
   std::optional<XmlCallReader> xml_call_;  // of held(), in a call of such a style
+  std::optional<ListedCallReader> listed_calls_;
   bool in_call_ = false;
   bool after_call_ = false;  // nothing but white space came since
   bool is_plain_ = false;    // a bare style's answer that is no call

@@ -233,6 +233,7 @@ TEST(ToolCallStyleOf, ATemplateThatPrintsCalls) {
   EXPECT_EQ(tool_call_style_of("{{ '<tool_call>\\n<function=' + call.name }}"),
             ToolCallStyle::kFunctions);
   EXPECT_EQ(tool_call_style_of("{{ '<tool_call>' + call.name }} <arg_key>"), ToolCallStyle::kKeys);
+  EXPECT_EQ(tool_call_style_of("{{ '[TOOL_CALLS][' }}"), ToolCallStyle::kListed);
   EXPECT_EQ(tool_call_style_of("{{ messages }}"), std::nullopt);
 }
 

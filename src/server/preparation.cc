@@ -379,6 +379,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.prompt_only = request.max_tokens == 0;
   if (!request.tools.is_null()) {
     plan.call_style = shown_with_tools_.call_style;
+    plan.head.short_call_ids = rules_.message_form_with_tools.short_ids;
     const bool reads_texts = plan.call_style.has_value() && has_text_arguments(*plan.call_style);
     if (reads_texts) plan.tool_types = tool_types_of(request.tools);
   }

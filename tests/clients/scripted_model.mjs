@@ -13,11 +13,11 @@ function byteCharacters() {
   return Array.from({ length: bytes }, (_, byte) => String.fromCodePoint(printable(byte) ? byte : next++));
 }
 
-function tokenizer(tokens) {
+function tokenizer(tokens, special) {
   return {
     version: "1.0",
     added_tokens: tokens.map((content, i) => ({
-      id: bytes + i, content, special: false, single_word: false, lstrip: false, rstrip: false, normalized: false,
+      id: bytes + i, content, special: special.includes(content), single_word: false, lstrip: false, rstrip: false, normalized: false,
     })),
     normalizer: null,
     pre_tokenizer: { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true },
@@ -61,8 +61,8 @@ function weights(size, followers) {
 }
 
 // Writes the model to `directory`. A message that is a key of `scripts` is answered with its pieces, a token each; no piece
-// may be in two scripts.
-export function writeScriptedModel(directory, { scripts, template }) {
+// may be in two scripts. Those of `special` are special tokens.
+export function writeScriptedModel(directory, { scripts, template, special = [] }) {
   const tokens = ["<end>", ...Object.entries(scripts).flatMap(([message, pieces]) => [message, ...pieces])];
   const size = Math.ceil((bytes + tokens.length) / 32) * 32;
   const end = bytes;
@@ -79,7 +79,7 @@ export function writeScriptedModel(directory, { scripts, template }) {
   mkdirSync(directory, { recursive: true });
   const write = (file, content) => writeFileSync(join(directory, file), content);
   write("config.json", JSON.stringify(config));
-  write("tokenizer.json", JSON.stringify(tokenizer(tokens)));
+  write("tokenizer.json", JSON.stringify(tokenizer(tokens, special)));
   write("chat_template.jinja", template);
   write("model.safetensors", safetensors(weights(size, followers)));
 }

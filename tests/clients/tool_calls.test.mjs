@@ -187,3 +187,37 @@ for (const [name, { template, call }] of Object.entries(writers)) {
     }
   });
 }
+
+// As Mistral's: the marks are special tokens, and identifiers of calls have nine letters and digits.
+test("listed: calls behind special tokens are told, and go back to a template that refuses long identifiers", async () => {
+  const template = `{% for message in messages %}{{ message.content or "" }}{% for call in message.tool_calls or [] %}
+{%- if call.id is not string or call.id | length != 9 %}{{ raise_exception("Tool call IDs should be alphanumeric strings with length 9!") }}{% endif %}
+{{- "[TOOL_CALLS]" + call.function.name + "[ARGS]" + call.function.arguments | tojson }}{% endfor %}{% endfor %}`;
+  const special = ["[TOOL_CALLS]", "[ARGS]"];
+  const scripts = { "<call>": ["I look.", "[TOOL_CALLS]", "look", "[ARGS]", '{"at": ', '"sea"}'], "<text>": ["No call."] };
+  const place = mkdtempSync(join(tmpdir(), "stemma-tools-"));
+  writeScriptedModel(place, { scripts, template, special });
+  const other = await serve("--model", place);
+  const by = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: "none", maxRetries: 0 });
+  const fields = { model: undefined };
+  try {
+    for (const ask of [whole, streamed]) {
+      const { message, finish_reason } = await ask("<call>", fields, by);
+      assert.equal(message.content, "I look.");
+      assert.deepEqual(called(message), [["look", '{"at": "sea"}']]);
+      assert.equal(finish_reason, "tool_calls");
+      assert.match(message.tool_calls[0].id, /^[a-z0-9]{9}$/);
+    }
+    const forced = await whole("<call>", { ...fields, tool_choice: "required", parallel_tool_calls: false }, by);
+    assert.deepEqual(called(forced.message), [["look", "{}"]]);
+    const { message } = await whole("<call>", fields, by);
+    message.tool_calls[0].id = "call_of_another_server_1";
+    const messages = [{ role: "user", content: "so: " }, message, { role: "tool", tool_call_id: message.tool_calls[0].id, content: "!" }];
+    const { body } = await json(other.url, "/tokenize", { messages, tools, add_generation_prompt: false });
+    const { body: { prompt } } = await json(other.url, "/detokenize", { tokens: body.tokens });
+    assert.equal(prompt, 'so: I look.[TOOL_CALLS]look[ARGS]{"at": "sea"}!');
+  } finally {
+    assert.equal(await other.stop(), 0);
+    rmSync(place, { recursive: true });
+  }
+});
