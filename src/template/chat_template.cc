@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "template/parser.h"
+#include "template/python_text.h"
 #include "template/renderer.h"
 #include "template/template_json.h"
 
@@ -52,7 +53,7 @@ Result<std::string> ChatTemplate::render(const TemplateJson& messages,
 
 // A mark behind the last message's text tells where that ends, whatever the template writes behind
 // it. The spaces behind the mark, such as no template writes, are gone where it trims what it
-// prints: those before the mark would be then.
+// prints: those that the message ends with are gone then, too.
 Result<std::string> ChatTemplate::render_unfinished(TemplateJson messages,
                                                     const RenderOptions& options) const {
   constexpr std::string_view kMark = "[the text goes on here]";
@@ -65,13 +66,19 @@ Result<std::string> ChatTemplate::render_unfinished(TemplateJson messages,
     return fails("the last message has no text");
   }
   std::string& content = messages.back()["content"].get_ref<std::string&>();
+  const std::string trimmed(jinja::strip(content, jinja::Side::kRight));
   content.append(kMark).append(kSpaces);
   STEMMA_ASSIGN_OR_RETURN(std::string text, render_whole(messages, options));
-  const std::size_t end = text.rfind(kMark);
+  std::size_t end = text.rfind(kMark);
+  const bool trims = end != std::string::npos &&
+                     !std::string_view(text).substr(end + kMark.size()).starts_with(kSpaces);
+  if (trims) {
+    content = trimmed + std::string(kMark);
+    STEMMA_ASSIGN_OR_RETURN(text, render_whole(messages, options));
+    end = text.rfind(kMark);
+  }
   if (end == std::string::npos) return fails("the template leaves out the last message's text");
-  const bool trims = !std::string_view(text).substr(end + kMark.size()).starts_with(kSpaces);
   text.resize(end);
-  if (trims) text.resize(text.find_last_not_of(" \t\r\n") + 1);
   return text;
 }
 

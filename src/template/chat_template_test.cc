@@ -99,18 +99,29 @@ TEST(ChatTemplate, ATextThatIsToGoOnEndsWithTheLastMessage) {
             "text");
 }
 
-TEST(ChatTemplate, ATextThatIsToGoOnHasTheSpacesThatTheTemplateLeaves) {
-  RenderOptions options = test_options();
+// What `source` makes of one message that is to go on.
+std::string unfinished(const std::string& source, const std::string& content) {
+  RenderOptions options;
   options.continue_final_message = true;
-  const auto last = [&](const std::string& source) {
-    const auto chat = ChatTemplate::parse(source, "t.jinja");
-    const auto messages =
-        TemplateJson::parse(R"([{"role": "assistant", "content": "The end \n"}])");
-    const auto text = chat->render(messages, options);
-    return text.ok() ? *text : to_string(text.error());
-  };
-  EXPECT_EQ(last("{{ messages[0].content }} </s>The end"), "The end \n");
-  EXPECT_EQ(last("{{ messages[0].content | trim }} </s>The end"), "The end");
+  const auto chat = ChatTemplate::parse(source, "t.jinja");
+  const TemplateJson message = {{"role", "assistant"}, {"content", content}};
+  const auto text = chat->render(TemplateJson::array({message}), options);
+  return text.ok() ? *text : to_string(text.error());
+}
+
+TEST(ChatTemplate, ATextThatIsToGoOnHasTheSpacesThatTheTemplateLeaves) {
+  EXPECT_EQ(unfinished("{{ messages[0].content }} </s>The end", "The end \n"), "The end \n");
+  EXPECT_EQ(unfinished("{{ messages[0].content | trim }} </s>The end", "The end \n"), "The end");
+  EXPECT_EQ(unfinished("{{ messages[0].content | trim }} </s>", "The end\u3000"), "The end");
+}
+
+// The line breaks before it are the template's, not the message's.
+TEST(ChatTemplate, AnEmptyTextThatIsToGoOnHasWhatTheTemplateWritesBeforeIt) {
+  const std::string trims = "<assistant>\n\n{{ messages[0].content | trim }}</s>";
+  EXPECT_EQ(unfinished(trims, ""), "<assistant>\n\n");
+  EXPECT_EQ(unfinished(trims, " \n"), "<assistant>\n\n");
+  EXPECT_EQ(unfinished("<assistant>\n\n{{ messages[0].content }}</s>", ""), "<assistant>\n\n");
+  EXPECT_EQ(unfinished("<a>\n{{ messages[0].content.lstrip('\n') }}</s>", "\n\n"), "<a>\n");
 }
 
 TEST(ChatTemplate, MessagesAreAnArray) {
