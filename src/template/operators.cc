@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <string>
 
 #include "template/builtin.h"
@@ -91,6 +92,13 @@ Value loop_attribute(const Loop& loop, std::string_view name) {
   if (name == "previtem" && index0 > 0) return loop.items[loop.position - 1];
   if (name == "nextitem" && index0 + 1 < count) return loop.items[loop.position + 1];
   return Value::undefined(name);
+}
+
+// How many of its items have to be known to tell this of a loop.
+std::size_t items_told_by(const Loop& loop, std::string_view name) {
+  if (name == "last" || name == "nextitem") return loop.position + 2;
+  const bool counts = name == "length" || name == "revindex" || name == "revindex0";
+  return counts ? std::numeric_limits<std::size_t>::max() : 0;
 }
 
 // What every dict of Python has, so that a key of that name cannot be reached with a dot.
@@ -215,8 +223,11 @@ Result<Value> attribute(const Value& value, std::string_view name) {
       }
       return Value::undefined(name);
     }
-    case Kind::kLoop:
+    case Kind::kLoop: {
+      LoopSource* const more = value.loop().more_or_null;
+      if (more != nullptr) STEMMA_RETURN_IF_ERROR(more->find(items_told_by(value.loop(), name)));
       return loop_attribute(value.loop(), name);
+    }
     default:
       return absent_attribute(value, name);
   }

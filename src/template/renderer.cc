@@ -83,46 +83,81 @@ Result<Renderer::Flow> Renderer::branches(const Statement& node) {
   return Flow::kNext;
 }
 
-Result<Renderer::Flow> Renderer::loop(const Statement& node) {
-  STEMMA_ASSIGN_OR_RETURN(const auto items, loop_items(node));
-  STEMMA_ASSIGN_OR_RETURN(const bool completed, iterate(node, items));
-  return completed ? Flow::kNext : scope(node.otherwise);
-}
+// The items of a `for` that pass its condition, which sees what is seen before the loop's body.
+class Renderer::PassingItems final : public LoopSource {
+ public:
+  // `loop` has all items.
+  PassingItems(Renderer& renderer, const Statement& node, Loop& loop)
+      : renderer_(renderer),
+        node_(node),
+        loop_(loop),
+        place_(renderer.scopes_.place()),
+        all_(std::exchange(loop.items, {})) {
+    loop.more_or_null = this;
+  }
 
-Result<std::span<const Value>> Renderer::loop_items(const Statement& node) {
+  Status find(std::size_t wanted) override {
+    for (; passing_.size() < wanted && looked_at_ < all_.size(); ++looked_at_) {
+      const Value& item = all_[looked_at_];
+      renderer_.scopes_.open_at(place_);
+      STEMMA_RETURN_IF_ERROR(renderer_.bind(node_, item));
+      STEMMA_ASSIGN_OR_RETURN(const bool passes, renderer_.evaluator_.condition(node_.filter));
+      renderer_.scopes_.close_at();
+      if (passes) passing_.push_back(item);
+    }
+    loop_.items = passing_;
+    return {};
+  }
+
+  // The loop has ended: who kept it sees the items that it had.
+  void end() {
+    loop_.more_or_null = nullptr;
+    loop_.items = renderer_.arena_.sequence(Kind::kLazy, std::move(passing_)).list().items;
+  }
+
+ private:
+  Renderer& renderer_;
+  const Statement& node_;
+  Loop& loop_;
+  Place place_;
+  std::span<const Value> all_;
+  std::size_t looked_at_ = 0;
+  std::vector<Value> passing_;
+};
+
+Result<Renderer::Flow> Renderer::loop(const Statement& node) {
   STEMMA_ASSIGN_OR_RETURN(const Value value, evaluator_.evaluate(node.value));
   Result<std::span<const Value>> items = elements(arena_, value);
   if (!items.ok()) return error(node, items.error());
-  if (!node.filter.valid()) return items;
-  std::vector<Value> kept;
-  for (const Value& item : *items) {
-    scopes_.open();
-    STEMMA_RETURN_IF_ERROR(bind(node, item));
-    STEMMA_ASSIGN_OR_RETURN(const bool passes, evaluator_.condition(node.filter));
-    scopes_.close();
-    if (passes) kept.push_back(item);
-  }
-  return std::span<const Value>(arena_.sequence(Kind::kLazy, std::move(kept)).list().items);
+  Loop* const loop = arena_.loop(*items);
+  std::optional<PassingItems> passing;
+  if (node.filter.valid()) passing.emplace(*this, node, *loop);
+  STEMMA_ASSIGN_OR_RETURN(const bool completed, iterate(node, *loop));
+  if (passing.has_value()) passing->end();
+  return completed ? Flow::kNext : scope(node.otherwise);
 }
 
-Result<bool> Renderer::iterate(const Statement& node, std::span<const Value> items) {
+Result<bool> Renderer::iterate(const Statement& node, Loop& loop) {
   bool completed = false;
-  Loop* state = arena_.loop(items);
-  for (state->position = 0; state->position < items.size(); ++state->position) {
+  for (std::size_t position = 0;; ++position) {
+    if (loop.more_or_null != nullptr) {
+      STEMMA_RETURN_IF_ERROR(loop.more_or_null->find(position + 1));
+    }
+    if (position >= loop.items.size()) return completed;
+    loop.position = position;
     arena_.charge_steps(1);
     scopes_.open();
-    scopes_.set("loop", Value::loop(state));
-    STEMMA_RETURN_IF_ERROR(bind(node, items[state->position]));
+    scopes_.set("loop", Value::loop(&loop));
+    STEMMA_RETURN_IF_ERROR(bind(node, loop.items[position]));
     STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(node.body));
     scopes_.close();
-    if (flow == Flow::kBreak) break;
+    if (flow == Flow::kBreak) return completed;
     completed = completed || flow == Flow::kNext;
     if (!arena_.exceeded().empty()) {
       return source_error(ErrorCode::kTooLarge, program_.file_name, node.line,
                           "rendering exceeds its limit of " + std::string(arena_.exceeded()));
     }
   }
-  return completed;
 }
 
 Status Renderer::output(const Statement& node) {

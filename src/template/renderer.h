@@ -37,9 +37,9 @@ class Renderer final : private MacroRenderer {
   Result<Flow> statement(const Statement& node);
   Result<Flow> branches(const Statement& node);
   Result<Flow> loop(const Statement& node);
-  Result<std::span<const Value>> loop_items(const Statement& node);
+  class PassingItems;
   // Whether an iteration came to its end.
-  Result<bool> iterate(const Statement& node, std::span<const Value> items);
+  Result<bool> iterate(const Statement& node, Loop& loop);
   Status output(const Statement& node);
   Status set(const Statement& node);
   Status set_attribute(const Statement& node);

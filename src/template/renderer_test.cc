@@ -96,6 +96,36 @@ TEST(Renderer, For) {
   });
 }
 
+// As Jinja's generators do: a flag that a body sets ends the loop, or begins it.
+TEST(Renderer, AConditionOfAForIsAskedWhenItsItemComes) {
+  const std::string n = "{% set ns = namespace(n=0) %}";
+  const std::string counts = "{% set ns.n = ns.n + 1 %}{% endfor %}";
+  const std::string until_2 = n + "{% for i in [1,2,3,4] if ns.n < 2 %}";
+  EXPECT_EQ(rendered(until_2 + "{{ i }}" + counts), "12");
+  EXPECT_EQ(rendered(until_2 + "{{ loop.index }}{{ loop.previtem }};" + counts), "1;21;");
+  EXPECT_EQ(rendered(n + "{% for i in [1,2,3,4] if ns.n != 1 %}{{ i }}" + counts), "1");
+  // What looks ahead has the condition asked before the body goes on.
+  EXPECT_EQ(rendered(until_2 + "{{ i }}{{ loop.last }}{{ loop.nextitem }};" + counts),
+            "1False2;2False3;3True;");
+  EXPECT_EQ(rendered(until_2 + "{{ loop.length }}{{ loop.revindex0 }} " + counts), "43 42 41 40 ");
+  EXPECT_EQ(rendered(until_2 + "{% break %}{% endfor %}{% for i in [1] if true %}" + counts), "");
+}
+
+// The condition sees what is seen at the loop, not what its body set.
+TEST(Renderer, AConditionOfAForIsNoPartOfItsBody) {
+  expect_all({
+      {"{% set a = 1 %}{% for i in [1,2] if a == 1 %}{% set a = 2 %}{{ i }}{{ loop.last }}"
+       "{% endfor %}",
+       "1False2True"},
+      {"{% for i in [1,2] %}{% for j in [3,4] if loop.last %}{{ i }}{{ j }}{{ loop.length }};"
+       "{% endfor %}{% endfor %}",
+       "232;242;"},
+      {"{% set ns = namespace() %}{% for i in [1,2,3] if i > 1 %}{% set ns.l = loop %}{% endfor %}"
+       "{{ ns.l.length }}{{ ns.l.previtem }}",
+       "22"},
+  });
+}
+
 TEST(Renderer, Scope) {
   expect_all({
       {"{% set a = 1 %}{% for i in [1,2] %}{% set a = a + i %}{{ a }}{% endfor %}{{ a }}", "231"},

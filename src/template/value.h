@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "stemma/result.h"
 
 namespace stemma::jinja {
 
@@ -192,10 +193,22 @@ struct Namespace {
   std::vector<NamedValue> attributes;
 };
 
+// What may follow in a `for` with a condition: which items pass is found as they are asked for,
+// since a body may change what the condition of the next item looks at.
+class LoopSource {
+ public:
+  // Goes on until the loop has `wanted` items, or all.
+  virtual Status find(std::size_t wanted) = 0;
+
+ protected:
+  ~LoopSource() = default;
+};
+
 // Where a `for` is: what the name `loop` stands for in its body.
 struct Loop {
-  std::span<const Value> items;
+  std::span<const Value> items;  // as far as they are known
   std::size_t position = 0;
+  LoopSource* more_or_null = nullptr;  // nullptr: there are no more
 };
 
 // Where in a template something stands: how many scopes are open there, and gaps between them
