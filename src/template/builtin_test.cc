@@ -47,6 +47,15 @@ TEST(Builtins, Sequences) {
   });
 }
 
+TEST(Builtins, AnUndefinedValuePrintsAsAWordInAList) {
+  expect_all({
+      {"{{ [nothing, 1] }}{{ (nothing,) }}{{ {'a': nothing} }}",
+       "[Undefined, 1](Undefined,){'a': Undefined}"},
+      {"{{ messages|map(attribute='q')|list }}", "[Undefined, Undefined, Undefined]"},
+      {"{{ nothing is callable }}", "True"},
+  });
+}
+
 TEST(Builtins, Default) {
   expect_all({
       {"{{ undefined_name|default(\"d\") }} {{ none|default(\"d\") }} {{ \"\"|default(\"d\", true) "
@@ -170,6 +179,7 @@ TEST(Builtins, ToJson) {
        "[\n  1,\n  2\n] [] \"x\" 1.0 null"},
       {R"({{ {"a": [1, 2]}|tojson(separators=(",", ":")) }})", R"({"a":[1,2]})"},
       {R"({{ "é🙂"|tojson(ensure_ascii=true) }})", R"("\u00e9\ud83d\ude42")"},
+      {R"({{ "\x7f"|tojson(ensure_ascii=true) }}{{ "\x7f"|tojson|length }})", R"("\u007f"3)"},
       {R"({{ "\u0001\b\f\t\u007f/" |tojson }})", "\"\\u0001\\b\\f\\t\177/\""},
       {"{{ messages|tojson }}",
        "[{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", \"content\": \" Hi é🙂 "

@@ -13,6 +13,10 @@ namespace {
 
 // repr(value) into `out`: the form that items have inside a printed list.
 Status append_quoted(TextBuilder& out, const Value& value) {
+  if (!value.is_defined()) {
+    out.append("Undefined");
+    return {};
+  }
   if (!value.is(Kind::kText)) return append_text(out, value);
   const auto quoted = quoted_text(value.text());
   if (!quoted) {

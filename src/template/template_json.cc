@@ -205,7 +205,7 @@ void JsonWriter::write_text(std::string_view text) {
         out_.append("\\");
         out_.append(kShort.substr(found + 1, 1));
       }
-    } else if (bytes > 1 && format_.escape_non_ascii) {
+    } else if (format_.escape_non_ascii && (bytes > 1 || c == '\x7f')) {
       write_non_ascii(character);
     } else {
       out_.append(character);
