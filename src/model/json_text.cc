@@ -32,7 +32,11 @@ class JsonBuilder {
   bool boolean(bool value) { return put(value); }
   bool number_integer(number_integer_t value) { return put(value); }
   bool number_unsigned(number_unsigned_t value) { return put(value); }
-  bool number_float(number_float_t value, const string_t& /*text*/) { return put(value); }
+  bool number_float(number_float_t value, const string_t& text) {
+    const bool is_integer = text.find_first_not_of("-0123456789") == string_t::npos;
+    if (!limits_.keeps_wide_integers || !is_integer) return put(value);
+    return put(AnyJson::binary({text.begin(), text.end()}));
+  }
   bool string(string_t& value) { return put(std::move(value)); }
   bool binary(binary_t& value) { return put(std::move(value)); }
   bool start_array(std::size_t /*items*/) { return open(AnyJson::array()); }

@@ -28,6 +28,9 @@ struct JsonLimits {
   // A name that comes again in an object gives it another value, as Python's reader has it, where
   // it is else refused: for texts that are only passed on.
   bool names_repeat = false;
+  // Integers beyond 64 bits are their digits, in a binary value, where they are else the nearest
+  // double: for texts that templates print again (template/template_json).
+  bool keeps_wide_integers = false;
 };
 
 // Parses any value. kTooLarge above the limits; kCorrupt, with the byte, if it is not strict JSON

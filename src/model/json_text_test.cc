@@ -53,6 +53,20 @@ TEST(JsonText, ANameComesOnceUnlessItMayRepeat) {
   EXPECT_EQ(*sorted, nlohmann::json::parse(text));
 }
 
+TEST(JsonText, IntegersBeyond64BitsAreDoublesUnlessTheirDigitsAreKept) {
+  const std::string text = R"([18446744073709551615,-18446744073709551616,1.5,1e30])";
+  const auto rounded = parse_ordered_json(text, "f", {});
+  ASSERT_TRUE(rounded.ok());
+  EXPECT_EQ((*rounded)[1], -18446744073709551616.0);
+  const auto kept = parse_ordered_json(text, "f", {.keeps_wide_integers = true});
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ((*kept)[0], 18446744073709551615U);
+  const auto& digits = (*kept)[1].get_binary();
+  EXPECT_EQ(std::string(digits.begin(), digits.end()), "-18446744073709551616");
+  EXPECT_EQ((*kept)[2], 1.5);
+  EXPECT_EQ((*kept)[3], 1e30);
+}
+
 TEST(JsonText, NamesThatRepeatCostNoSearch) {
   std::string text = "{\"0\":0";
   for (int i = 1; i < 100'000; ++i) text += ",\"" + std::to_string(i) + "\":0";

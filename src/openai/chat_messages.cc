@@ -71,7 +71,10 @@ void give_arguments(const MessageForm& form, TemplateJson& arguments) {
   }
   if (!arguments.is_string()) return;
   const auto& text = arguments.get_ref<const std::string&>();
-  const JsonLimits limits = {.text_bytes_max = text.size(), .depth_max = 64, .names_repeat = true};
+  const JsonLimits limits = {.text_bytes_max = text.size(),
+                             .depth_max = 64,
+                             .names_repeat = true,
+                             .keeps_wide_integers = true};
   Result<TemplateJson> parsed = parse_ordered_json(text, "arguments", limits);
   if (parsed.ok() && parsed->is_object()) arguments = std::move(parsed).value();
 }

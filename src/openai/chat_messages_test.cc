@@ -120,6 +120,18 @@ TEST(ChatMessages, ArgumentsThatPythonReadsAreAnObject) {
   EXPECT_EQ(arguments_of(many + "}").size(), 2'001U);
 }
 
+// A double would be another number, and another text than the model wrote.
+TEST(ChatMessages, ArgumentsHaveTheirIntegersHoweverLongTheyAre) {
+  const TemplateJson messages = read(R"([{"role":"assistant","tool_calls":[{"id":"1","function":{
+      "name":"f","arguments":"{\"wei\": 1500000000000000000001, \"x\": 1e21}"}}]}])");
+  const auto chat =
+      ChatTemplate::parse("{{ messages[0].tool_calls[0].function.arguments | tojson }}", "t.jinja");
+  ASSERT_TRUE(chat.ok());
+  const auto text = chat->render(messages, {});
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(*text, R"({"wei": 1500000000000000000001, "x": 1e+21})");
+}
+
 TEST(ChatMessages, ArgumentsStayTextWhereTemplatesJoinThemToOne) {
   const TemplateJson messages = read(kCalls, {.arguments_are_text = true});
   EXPECT_EQ(messages[0]["tool_calls"][0]["function"]["arguments"], "{\"x\": 1}");

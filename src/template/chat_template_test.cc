@@ -132,6 +132,20 @@ TEST(ChatTemplate, MessagesAreAnArray) {
   EXPECT_EQ(text.error().detail, "messages: not an array");
 }
 
+// Amounts of tokens, say, that a model gave to a tool.
+TEST(ChatTemplate, IntegersBeyond64BitsPrintByTheirDigits) {
+  const auto digits = [](std::string_view text) {
+    return TemplateJson::binary({text.begin(), text.end()});
+  };
+  RenderOptions options;
+  options.extra["n"] = {digits("1500000000000000000000"), digits("-9223372036854775809")};
+  EXPECT_EQ(rendered("{{ n }}{{ n|tojson }}", options),
+            "[1500000000000000000000, -9223372036854775809]"
+            "[1500000000000000000000, -9223372036854775809]");
+  EXPECT_EQ(rendered("{{ n[1]|abs }} {{ n[1] < 0 < n[0] }} {{ n[0] is integer }}", options),
+            "9223372036854775809 True True");
+}
+
 // As schemas of unsigned integers have them.
 TEST(ChatTemplate, IntegersBeyond63BitsPrintAsTheyAreWritten) {
   RenderOptions options;

@@ -178,7 +178,11 @@ Result<Value> filter_float(const Call& call) {
 }
 
 Result<Value> filter_abs(const Call& call) {
-  if (call.self.is_wide_integer()) return call.self;  // none is negative
+  if (call.self.is_wide_integer()) {
+    const std::string_view digits = call.self.text();
+    return Value::wide_integer(digits.substr(digits.starts_with('-') ? 1 : 0),
+                               std::fabs(call.self.real()));
+  }
   if (call.self.is(Kind::kFloat)) return Value::real(std::fabs(call.self.real()));
   if (!call.self.is_whole()) return needs("a number", call.self);
   if (call.self.integer() >= 0) return Value::integer(call.self.integer());

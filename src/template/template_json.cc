@@ -1,6 +1,7 @@
 #include "template/template_json.h"
 
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -14,6 +15,13 @@ namespace {
 
 constexpr int kLevelsMax = 90;
 
+// REQUIRES: `digits` are of an integer that a double can be near to.
+Value wide_integer(Arena& arena, std::string digits) {
+  double nearest = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), nearest);
+  return Value::wide_integer(arena.text(std::move(digits)).text(), nearest);
+}
+
 Result<Value> value_of(Arena& arena, const Json& json, int level) {
   if (level > kLevelsMax) return type_error("JSON is nested too deeply");
   switch (json.type()) {
@@ -24,13 +32,14 @@ Result<Value> value_of(Arena& arena, const Json& json, int level) {
     case Json::value_t::number_unsigned: {
       const auto number = json.get<std::uint64_t>();
       if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-        return Value::wide_integer(arena.text(std::to_string(number)).text(),
-                                   static_cast<double>(number));
+        return wide_integer(arena, std::to_string(number));
       }
       return Value::integer(static_cast<std::int64_t>(number));
     }
     case Json::value_t::number_float:
       return Value::real(json.get<double>());
+    case Json::value_t::binary:
+      return wide_integer(arena, {json.get_binary().begin(), json.get_binary().end()});
     case Json::value_t::string:
       return Value::text(json.get_ref<const std::string&>());
     case Json::value_t::array: {

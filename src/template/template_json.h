@@ -20,8 +20,9 @@ namespace stemma::jinja {
 // JSON whose objects keep their order: a template prints them as the client wrote them.
 using Json = nlohmann::ordered_json;
 
-// `json` as a value, null as none. Integers from 2^63 on print as they are written; those beyond 64
-// bits are doubles already, as the parser gave them. Errors: more than 90 levels.
+// `json` as a value, null as none. Integers from 2^63 on print as they are written. Those beyond 64
+// bits do where they are binary values of their digits (JsonLimits::keeps_wide_integers); else they
+// are doubles already, as the parser gave them. Errors: more than 90 levels.
 Result<Value> from_json(Arena& arena, const Json& json);
 
 struct JsonFormat {

@@ -59,7 +59,7 @@ class Value {
     result.real_ = value;
     return result;
   }
-  // An integer from 2^63 on: it prints as it was written and is compared as the nearest double.
+  // An integer beyond 63 bits: it prints as it was written and is compared as the nearest double.
   // Nothing is computed with it.
   static Value wide_integer(std::string_view digits, double nearest) {
     Value result(Kind::kFloat, digits);
