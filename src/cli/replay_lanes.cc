@@ -12,7 +12,7 @@ namespace stemma {
 namespace {
 
 // Pages of all requests, none shared; with their outputs where these are known, or in the mode that
-// makes them.
+// makes them, which lets nobody in without room for one.
 Result<std::int64_t> count_pages(const ReplayFlags& flags, const TraceSource& source) {
   STEMMA_RETURN_IF_ERROR(source.check_rereadable());
   STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags, source));
@@ -21,8 +21,9 @@ Result<std::int64_t> count_pages(const ReplayFlags& flags, const TraceSource& so
   for (;;) {
     STEMMA_ASSIGN_OR_RETURN(const bool more, trace.next(request));
     if (!more) return std::max<std::int64_t>(pages, 1);
+    const std::int64_t outputs = std::max<std::int64_t>(request.output_tokens, 1);
     pages += flags.timed()
-                 ? ceil_div(request.input_tokens + request.output_tokens, trace.page_tokens())
+                 ? ceil_div(request.input_tokens + outputs, trace.page_tokens())
                  : std::ssize(request.page_hashes) + std::ssize(request.output_page_hashes);
   }
 }

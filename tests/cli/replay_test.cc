@@ -128,6 +128,21 @@ TEST(Replay, TimedReportsWhatTheTimelineSays) {
   EXPECT_EQ(line["bounds"]["belady"], 2.0 / 6);
 }
 
+// Who ends with the prompt is let in with room for a first output, as everybody.
+TEST(Replay, AnUnlimitedCacheLetsAllInAtOnce) {
+  const std::string path = testing::TempDir() + "stemma_replay_full_pages.jsonl";
+  std::ofstream(path)
+      << R"({"timestamp": 0, "input_length": 1024, "output_length": 0, "hash_ids": [1, 2]})"
+         "\n"
+      << R"({"timestamp": 0, "input_length": 1024, "output_length": 0, "hash_ids": [3, 4]})"
+         "\n";
+  const ProgramRun run =
+      run_stemma("replay --mode timed --json --timing " + timing() + " --trace " + path);
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.lines()[0]["queue_ms"]["max"], 0);
+  EXPECT_EQ(run.lines()[0]["steps"], 1);
+}
+
 TEST(Replay, TimedCountsWhatItRefuses) {
   const ProgramRun run = run_stemma(timed("--capacity-pages 2 --json"));
   ASSERT_EQ(run.exit_code, 0) << run.err;
