@@ -62,15 +62,18 @@ std::int64_t reachable_tokens(KvCache& kv, Request& request) {
   return std::max(request.reachable_tokens, request.stored_tokens);
 }
 
+void forget_idle_leader(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight) {
+  if (still_waits(kv, waiting, in_flight)) return;
+  waiting.leader = RequestId();
+  waiting.leader_tokens = 0;
+}
+
 bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight) {
   if (!kv.shares()) {
     return false;
   }
-  if (still_waits(kv, waiting, in_flight)) {
-    return true;
-  }
-  waiting.leader = RequestId();
-  waiting.leader_tokens = 0;
+  forget_idle_leader(kv, waiting, in_flight);
+  if (waiting.leader.valid()) return true;
   const std::int64_t matched = matched_tokens(kv, waiting);
   for (const Request* leader : in_flight) {
     if (leader->state() != RequestState::kPrefilling || !leader->sequence.publishes()) {

@@ -30,6 +30,9 @@ std::int64_t reachable_tokens(KvCache& kv, Request& request);
 std::int64_t shared_tokens(const KvCache& kv, const Request& waiting, const Request& leader,
                            std::int64_t matched);
 
+// Lets go of the leader that `waiting` remembers if that computes nothing for it any more.
+void forget_idle_leader(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight);
+
 // Whether `waiting` should wait for pages that one of `in_flight` is computing.
 // REQUIRES: waiting.in_queue().
 bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight);

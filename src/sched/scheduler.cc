@@ -185,6 +185,7 @@ void Scheduler::order_queue() {
   }
   entries_.clear();
   for (Request* request : waiting_.requests()) {
+    forget_idle_leader(kv_, *request, in_flight_);
     entries_.push_back(entry_of(*request));
   }
   order_.sort(entries_);

@@ -215,6 +215,27 @@ TEST(Scheduler, AWaiterFollowsItsLeaderChunkByChunk) {
   EXPECT_EQ(second.cached_tokens, 16);
 }
 
+// However many come: who waited for a prompt to be computed has it all in the cache then.
+TEST(Scheduler, WhoWaitedForALeaderIsPutLastOnlyUntilThatIsDone) {
+  for (const auto policy : {SchedulePolicy::kLpm, SchedulePolicy::kShortestUncachedFirst}) {
+    EngineOptions options = options_for(4, 200);
+    options.kv.requests_max = 2;
+    options.scheduler.chunk_tokens_max = 8;
+    options.scheduler.policy = policy;
+    Bench bench(options);
+    bench.submit(1, text(0, 40));
+    bench.submit(2, text(0, 41));
+    std::int64_t id = 3;
+    for (int steps = 0; steps < 30; ++steps) {
+      for (; bench.scheduler().waiting() < 4; ++id) {
+        bench.submit(id, text(static_cast<TokenId>(1000 * id), 60));
+      }
+      bench.step();
+    }
+    EXPECT_EQ(bench.admitted()[2], 2) << "after the leader and one that took the second row";
+  }
+}
+
 // Windows behind the shared beginning have gone: the second finds nothing, and nothing that it
 // could find is still to come.
 TEST(Scheduler, NobodyWaitsForWhatALeaderHasPublishedAlready) {
