@@ -33,7 +33,7 @@ struct NamespaceDigest {
 };
 
 // The first bytes of a digest: namespaces of one owner have them in common, so that all that is an
-// owner's can be named (docs/decisions/0005). Two owners who share them lose pages together, which
+// owner's can be named (docs/decisions/0006). Two owners who share them lose pages together, which
 // is never wrong.
 struct NamespaceFamily {
   std::array<std::uint8_t, 8> bytes = {};

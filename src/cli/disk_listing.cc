@@ -10,6 +10,7 @@
 #include "base/digest.h"
 #include "cli/json_lines.h"
 #include "cli/sizes.h"
+#include "prefix/namespace_digest.h"
 #include "store/directory_files.h"
 #include "store/disk_check.h"
 
@@ -18,7 +19,6 @@ namespace stemma {
 namespace {
 
 constexpr std::int64_t kReadingUs = 60'000'000;
-constexpr std::size_t kShownDigits = 12;
 
 void print_json(const DiskListing& listing) {
   for (const DiskNamespace& named : listing.namespaces) {
@@ -46,9 +46,8 @@ void print_text(const std::string& directory, const DiskListing& listing) {
                            format_bytes(listing.bytes));
   for (const DiskNamespace& named : listing.namespaces) {
     std::cout << fmt::format("{}  {} pages, {}, stored {} s to {} s ago  {}\n",
-                             to_hex(named.digest.bytes).substr(0, kShownDigits), named.pages,
-                             format_bytes(named.bytes), named.oldest_age_s, named.newest_age_s,
-                             named.description);
+                             namespace_name(named.digest), named.pages, format_bytes(named.bytes),
+                             named.oldest_age_s, named.newest_age_s, named.description);
   }
 }
 

@@ -79,6 +79,13 @@ NamespaceDigest grafted(const NamespaceDigest& own, const PageKey& last_shared) 
                                .finish());
 }
 
+std::string namespace_name(const NamespaceDigest& digest) {
+  constexpr std::size_t kShownBytes = 4;
+  const std::span<const std::uint8_t> bytes(digest.bytes);
+  const std::size_t family_bytes = family_of(digest).bytes.size();
+  return to_hex(bytes.first(kShownBytes)) + "." + to_hex(bytes.subspan(family_bytes, kShownBytes));
+}
+
 // The name of the format comes first, so that a later one never gives the digests of this one.
 void NamespaceFields::start() {
   hasher_.update("stemma.namespace.1");

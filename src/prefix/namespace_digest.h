@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/digest.h"
@@ -67,5 +68,9 @@ NamespaceDigest of_rank(const NamespaceDigest& first, std::int64_t rank);
 // The namespace of what goes on from a text that others share, whose last page is `last_shared`,
 // and would be in `own` without: another for every such text, of the same family.
 NamespaceDigest grafted(const NamespaceDigest& own, const PageKey& last_shared);
+
+// What people tell namespaces apart by, also those of one family: "f3326be7.1a2b3c4d", the first
+// digits of the family and the first behind it.
+std::string namespace_name(const NamespaceDigest& digest);
 
 }  // namespace stemma

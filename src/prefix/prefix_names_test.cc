@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <numeric>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/digest.h"
@@ -47,6 +49,22 @@ TEST(NamespaceDigest, TheFormatIsFixed) {
       "rank" + std::string("\x08\0\0\0\0\0\0\0", 8) + std::string("\x01\x02\0\0\0\0\0\0", 8);
   EXPECT_EQ(NamespaceFields().add("salt", "ab").add("rank", std::int64_t{513}).finish().bytes,
             sha256(std::as_bytes(std::span(bytes))));
+}
+
+TEST(NamespaceDigest, ItsShortNameTellsNamespacesOfOneTenantApart) {
+  const NamespaceFamily alice = family_of_tenant("alice");
+  const auto salted = [](const NamespaceFamily& family, std::string_view salt) {
+    return in_family(NamespaceFields().add("salt", salt).finish(), family);
+  };
+  std::set<std::string> names = {namespace_name(salted(alice, "a")),
+                                 namespace_name(salted(alice, "b"))};
+  EXPECT_EQ(names.size(), 2u);
+  EXPECT_EQ(names.begin()->substr(0, 9), names.rbegin()->substr(0, 9));  // the tenant's digits
+  names.insert(namespace_name(salted(family_of_tenant("bob"), "a")));
+  EXPECT_EQ(names.size(), 3u);
+  NamespaceDigest counted;
+  std::iota(counted.bytes.begin(), counted.bytes.end(), std::uint8_t{0});
+  EXPECT_EQ(namespace_name(counted), "00010203.08090a0b");
 }
 
 TEST(NamespaceRegistry, FirstComeFirstNamed) {

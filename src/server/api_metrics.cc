@@ -1,8 +1,8 @@
 // The paths of numbers: what was counted, and who holds what now.
 #include <utility>
 
-#include "base/digest.h"
 #include "base/wall_clock.h"
+#include "prefix/namespace_digest.h"
 #include "server/api_service.h"
 #include "stemma/version.h"
 
@@ -120,7 +120,7 @@ void ApiService::debug_kv(ExchangeId exchange, HttpRequest&&) {
       json["tickets"].push_back({{"kind", transfer.kind},
                                  {"pages", transfer.pages},
                                  {"first_page", transfer.first_page},
-                                 {"namespace", to_hex(std::span(transfer.digest.bytes).first(4))}});
+                                 {"namespace", namespace_name(transfer.digest)}});
     }
     for (const char* const tier : {"device", "host", "disk", "remote"}) {
       json["tiers"][tier] = tier_json(values, tier);

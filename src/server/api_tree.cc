@@ -4,8 +4,8 @@
 #include <charconv>
 #include <utility>
 
-#include "base/digest.h"
 #include "http/url.h"
+#include "prefix/namespace_digest.h"
 #include "prefix/tree_listing.h"
 #include "server/api_service.h"
 
@@ -41,11 +41,6 @@ std::optional<NodeName> try_node_name(std::string_view text) {
   return NodeName{text[0] == 'd' ? Tier::kDevice : Tier::kHost, NodeId(*number)};
 }
 
-// Enough of a digest for people to tell namespaces apart.
-std::string short_hex(const NamespaceDigest& digest) {
-  return to_hex(std::span(digest.bytes).first(4));
-}
-
 void append_nodes(const TreeListing& listing, Tier tier, std::int64_t page_size,
                   TemplateJson& json) {
   const Tier other = tier == Tier::kDevice ? Tier::kHost : Tier::kDevice;
@@ -56,7 +51,7 @@ void append_nodes(const TreeListing& listing, Tier tier, std::int64_t page_size,
          {"parent",
           node.parent.valid() ? TemplateJson(node_name(tier, node.parent)) : TemplateJson()},
          {"tier", tier_name(tier)},
-         {"namespace", short_hex(node.digest)},
+         {"namespace", namespace_name(node.digest)},
          {"start_tokens", node.start_tokens},
          {"tokens", node.tokens},
          {"pages", node.tokens / page_size},
@@ -132,7 +127,7 @@ void ApiService::tell_text(ExchangeId exchange, std::string name, NodeText&& tex
     const std::span<const TokenId> tokens(text.tokens);
     TemplateJson json;
     json["id"] = name;
-    json["namespace"] = short_hex(text.digest);
+    json["namespace"] = namespace_name(text.digest);
     json["start_tokens"] = text.start_tokens;
     json["tokens"] = std::ssize(tokens) - text.start_tokens;
     json["text"] = preparation_.text_of(tokens.subspan(start));

@@ -10,7 +10,9 @@
 #include <array>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -54,6 +56,31 @@ TEST(Serve, OutlivesTheReaderOfItsLog) {
     EXPECT_EQ(answer->status, 200);
   }
   EXPECT_EQ(server.stop(), 0);
+}
+
+// Who looks at a server and at its disk sees which pages are whose, though one asks under two
+// salts.
+TEST(Serve, SaltsOfOneTenantAreToldApartInWhatIsListed) {
+  const TempDirectory directory;
+  ServedProgram server({"--kv-bytes", "2MiB", "--disk", directory.file("disk")});
+  auto client = HttpClient::connect({"127.0.0.1", server.port()});
+  ASSERT_TRUE(client.ok());
+  for (const std::string salt : {"a", "b"}) {
+    const std::string prompt = R"({"prompt":[5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21],)";
+    const auto answer = client->ask("POST", "/v1/completions",
+                                    prompt + R"("max_tokens":1,"cache_salt":")" + salt + R"("})");
+    ASSERT_TRUE(answer.ok() && answer->status == 200);
+  }
+  const auto tree = client->ask("GET", "/v1/cache/tree", "");
+  ASSERT_TRUE(tree.ok());
+  const nlohmann::json listed = nlohmann::json::parse(tree->body);
+  std::set<std::string> names;
+  for (const auto& node : listed["nodes"]) names.insert(node["namespace"]);
+  EXPECT_EQ(names.size(), 2U);
+  ASSERT_EQ(server.stop(), 0);
+  const std::string listing = run_stemma("inspect " + directory.file("disk")).out;
+  for (const std::string& name : names)
+    EXPECT_THAT(listing, testing::HasSubstr("\n" + name + "  1 "));
 }
 
 // Loading a model may take minutes. Here it is a prefix to share, whose one long word takes the
