@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/prng.h"
 #include "prefix/prefix_fixture.h"
@@ -43,6 +44,18 @@ TEST_F(RadixWants, OfSeveralTheLastTurnGoesFirst) {
   EXPECT_EQ(f.evict(1), (std::vector{0}));
   EXPECT_EQ(f.evict(1), (std::vector{2}));
   EXPECT_EQ(f.evict(1), (std::vector{1}));
+}
+
+TEST_F(RadixWants, EveryNumberIsATurn) {
+  f.add({1});
+  f.add({2});
+  f.add({3});
+  want({1}, std::numeric_limits<std::int64_t>::min());
+  want({2}, std::numeric_limits<std::int64_t>::max());
+  want({3}, 0);
+  EXPECT_EQ(f.evict(1), (std::vector{1}));
+  EXPECT_EQ(f.evict(1), (std::vector{2}));
+  EXPECT_EQ(f.evict(1), (std::vector{0}));
 }
 
 TEST_F(RadixWants, WhatTwoWantHasTheTurnOfTheFirst) {

@@ -28,7 +28,8 @@ void WantedLeaves::split(NodeSlot lower, NodeSlot upper, std::int32_t pages) {
 
 void WantedLeaves::add_leaf(NodeSlot slot, NodeId id) {
   STEMMA_DCHECK(wanted_pages(slot) > 0, "only what is wanted waits here");
-  leaves_.push(slot, {-wants_[slot.index()].turn, 0}, id);
+  // The highest turn first. ~ turns every number round, - not the lowest.
+  leaves_.push(slot, {~wants_[slot.index()].turn, 0}, id);
 }
 
 }  // namespace stemma
