@@ -91,7 +91,7 @@ class KvCache {
 
   // Makes room for positions 0 … tokens-1: free pages first, then exactly the missing ones evicted.
   // All or nothing: false, and nothing changed, if there are too few even so. While a step is in
-  // flight nothing is evicted: what it gave would not be free yet.
+  // flight nothing is evicted: it would not be free yet. REQUIRES: tokens <= context_tokens_max.
   [[nodiscard]] bool reserve(Sequence& sequence, std::int64_t tokens);
 
   // The largest `tokens` for which reserve would succeed now, the context limit aside.

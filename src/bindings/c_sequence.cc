@@ -1,4 +1,5 @@
 // Sequences of the C ABI: the calls of every request, which allocate nothing.
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -29,7 +30,9 @@ stemma_status check_fork(const stemma_sequence* sequence, std::int64_t computed_
   if (sequence->held.on_loan()) return refuse_loan();
   const KvCache& kv = *sequence->cache->kv;
   if (!kv.shares()) return fail({ErrorCode::kUnsupported, "the cache \"none\" shares no pages"});
-  if (computed_tokens < 0 || computed_tokens > sequence->held.capacity_tokens()) {
+  const std::int64_t tokens_max =
+      std::min(sequence->held.capacity_tokens(), kv.options().context_tokens_max);
+  if (computed_tokens < 0 || computed_tokens > tokens_max) {
     return refuse("more tokens than the sequence has room for");
   }
   if (sequence->held.publishes() &&

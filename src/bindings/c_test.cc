@@ -203,6 +203,21 @@ TEST_F(CTest, AForkSharesFullPagesAndHasALastPageOfItsOwn) {
   stemma_release(fork);
 }
 
+TEST_F(CTest, AForkIsOfNoMoreTokensThanASequenceMayHave) {
+  stemma_cache_options options = cache_options(4);
+  options.context_tokens_max = 2;  // of a page of four
+  open(options);
+  stemma_sequence* const first = begin(text(1, 2));
+  ASSERT_EQ(stemma_reserve(first, 2), STEMMA_OK);
+  stemma_sequence* fork = nullptr;
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+  EXPECT_EQ(stemma_fork(first, 3, &fork, &from, &to), STEMMA_INVALID_ARGUMENT);
+  ASSERT_EQ(stemma_fork(first, 2, &fork, &from, &to), STEMMA_OK) << stemma_last_error();
+  stemma_release(first);
+  stemma_release(fork);
+}
+
 TEST_F(CTest, WhatHasPriorityStaysUnderTheEvictionPriority) {
   stemma_cache_options options = cache_options(4);
   options.eviction = "priority";

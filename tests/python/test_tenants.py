@@ -212,6 +212,15 @@ def test_a_fork_that_cannot_be_is_refused_or_none():
     assert sequence.fork(6) is None, "there is no row"
 
 
+def test_a_fork_is_of_no_more_tokens_than_a_sequence_may_have():
+    cache = stemma.Cache(pages=8, page_size=4, context_tokens_max=2)
+    sequence = cache.begin(text(1, 2))
+    sequence.reserve(2)
+    with pytest.raises(stemma.InvalidArgumentError, match="room"):
+        sequence.fork(3)
+    assert sequence.fork(2) is not None
+
+
 # Layers that look back over a window only.
 
 

@@ -58,12 +58,9 @@ class Hold {
   bool reserve(std::int64_t tokens) {
     return in_turn(core_, tokens > kLongCallTokens, [&] {
       check_open();
-      const std::int64_t tokens_max = core_.kv->options().context_tokens_max;
       if (tokens < 0) refuse("tokens: must be at least 0");
-      if (tokens > tokens_max) {
-        fail({ErrorCode::kTooLarge, "tokens: " + std::to_string(tokens) +
-                                        " are more than context_tokens_max, " +
-                                        std::to_string(tokens_max)});
+      if (tokens > core_.kv->options().context_tokens_max) {
+        fail({ErrorCode::kTooLarge, "tokens: more than context_tokens_max"});
       }
       return core_.kv->reserve(sequence_, tokens);
     });
@@ -170,7 +167,9 @@ class Hold {
     check_not_lent();
     check_no_step(core_);
     if (!core_.kv->shares()) fail({ErrorCode::kUnsupported, "the cache \"none\" shares no pages"});
-    const bool has_room = 0 <= computed_tokens && computed_tokens <= sequence_.capacity_tokens();
+    const std::int64_t context_max = core_.kv->options().context_tokens_max;
+    const std::int64_t tokens_max = std::min(sequence_.capacity_tokens(), context_max);
+    const bool has_room = 0 <= computed_tokens && computed_tokens <= tokens_max;
     if (!has_room) refuse("computed_tokens: more than the sequence has room for");
     if (sequence_.publishes() &&
         sequence_.published_tokens() != round_down(computed_tokens, core_.kv->page_size())) {
