@@ -64,10 +64,15 @@ void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
       http_->visit_metrics(text);
       if (events_or_null_ != nullptr) events_or_null_->visit_metrics(text);
       text.gauge("stemma_answers_in_flight", open_answers());
+      const std::int64_t generated_tokens = loop_->output_tokens();
+      text.counter("stemma_generated_tokens_total", generated_tokens);
       tally_.write(text);
-      const MetricsSource source = {
-          values, tally_, options_.model_name,
-          output_rate_.per_second(loop_->output_tokens(), clock_.now_us()), std::move(adapters)};
+      const MetricsSource source = {values,
+                                    tally_,
+                                    options_.model_name,
+                                    output_rate_.per_second(generated_tokens, clock_.now_us()),
+                                    generated_tokens,
+                                    std::move(adapters)};
       if (options_.metrics_compat.vllm) write_vllm_metrics(source, text);
       if (options_.metrics_compat.sglang) write_sglang_metrics(source, text);
       answer(exchange, {.content_type = std::string(kMetricsContentType), .body = text.text()});

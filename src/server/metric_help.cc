@@ -180,6 +180,7 @@ constexpr Help kHelp[] = {
     {"stemma_http_exchanges", "Requests read whole whose answers have not left"},
     {"stemma_http_reading_body_bytes", "Bytes of bodies that are not yet whole"},
     {"stemma_answers_in_flight", "Answers that wait, run or are written"},
+    {"stemma_generated_tokens_total", "Tokens generated, as they come"},
     {"stemma_ttft_seconds", "Time from a request's submission to its first token"},
     {"stemma_queue_seconds", "Time from a request's submission to its first step"},
     {"stemma_request_seconds", "Time from a request's arrival to the end of its answer"},

@@ -102,7 +102,7 @@ void write_vllm_metrics(const MetricsSource& source, MetricsText& text) {
   out.counter("vllm:num_preemptions_total", values["stemma_preemptions_total"]);
   out.counter("vllm:prompt_tokens_total", values["stemma_prompt_tokens_total"]);
   out.counter("vllm:prompt_tokens_cached_total", values["stemma_cached_tokens_total"]);
-  out.counter("vllm:generation_tokens_total", values["stemma_output_tokens_total"]);
+  out.counter("vllm:generation_tokens_total", source.generated_tokens);
   write_vllm_requests(answers, text, out);
   if (source.adapters.has_value()) write_vllm_adapters(*source.adapters, text);
 }

@@ -33,6 +33,7 @@ struct MetricsSource {
   const AnswerTally& answers;
   std::string_view model_name;
   double output_tokens_per_second = 0;  // of late
+  std::int64_t generated_tokens = 0;    // since the start, of answers that go on too
   // What is computed with adapters now; absent: there are none.
   struct Adapters {
     std::size_t loaded = 0;

@@ -187,7 +187,7 @@ class Compat : public testing::Test {
     tally_.note(stats_of(100, 64, 16), "stop", 90'000);
     tally_.note_prompt(stats_of(100, 64, 16), kGenerated);
   }
-  MetricsSource source() const { return {values_, tally_, "a model", 12.5}; }
+  MetricsSource source() const { return {values_, tally_, "a model", 12.5, 77}; }
 
   MetricValues values_;
   AnswerTally tally_;
@@ -201,7 +201,7 @@ TEST_F(Compat, VllmCountsTokensAndUsage) {
        {"vllm:num_requests_running@ 3\n", "vllm:num_requests_waiting@ 0\n",
         "vllm:kv_cache_usage_perc@ 0.25\n", "vllm:prefix_cache_queries_total@ 100\n",
         "vllm:prefix_cache_hits_total@ 48\n", "vllm:external_prefix_cache_queries_total@ 52\n",
-        "vllm:external_prefix_cache_hits_total@ 16\n",
+        "vllm:external_prefix_cache_hits_total@ 16\n", "vllm:generation_tokens_total@ 77\n",
         "vllm:time_to_first_token_seconds_count@ 1\n"}) {
     std::string wanted = line;
     wanted.replace(wanted.find('@'), 1, labels);

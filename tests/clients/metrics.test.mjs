@@ -102,6 +102,21 @@ test("a prompt counts once for all answers to it", async () => {
   assert.deepEqual(grown, [body.usage.prompt_tokens, body.usage.prompt_tokens, 0]);
 });
 
+// An answer may take minutes: a rate of tokens that are counted at its end says nothing, then too much.
+test("tokens are counted while an answer goes on", async () => {
+  const count = async (name) => (await scrape(server.url)).get(name).samples[0].value;
+  const names = ["stemma_generated_tokens_total", "vllm:generation_tokens_total"];
+  const before = await Promise.all(names.map(count));
+  const ended = await count("stemma_output_tokens_total");
+  const leave = new AbortController();
+  const body = JSON.stringify({ prompt: "Go on", max_tokens: 8000, ignore_eos: true, stream: true });
+  const answer = await fetch(`${server.url}/v1/completions`, { method: "POST", body, signal: leave.signal });
+  await answer.body.getReader().read();
+  for (const [i, name] of names.entries()) await until(async () => (await count(name)) > before[i] + 10);
+  assert.equal(await count("stemma_output_tokens_total"), ended, "the answer goes on");
+  leave.abort();
+});
+
 test("the names of other engines are there only where they are asked for", async () => {
   const plain = await serve();
   const text = await (await fetch(`${plain.url}/metrics`)).text();
