@@ -130,8 +130,9 @@ void read_weights_of_experts(JsonFields& fields, DeepseekVersion version, Mixtur
   mixture.normalised =
       fields.boolean("norm_topk_prob", v3) && (v3 || mixture.experts_per_token > 1);
   mixture.scaling = fields.positive("routed_scaling_factor", std::nullopt);
-  // V2 either normalises or scales; V3 does both.
-  if (!v3 && mixture.normalised) {
+  // V2 either normalises or scales; V3 does both, and so does a V2 that chooses as V3 does
+  // (DeepSeek-VL2's language model).
+  if (!v3 && mixture.normalised && mixture.choice != Choice::kCorrectedGroups) {
     mixture.scaling = 1.0;
   }
 }

@@ -96,6 +96,14 @@ TEST(MixtureConfig, DeepseekV2NormalisesOrScales) {
   EXPECT_EQ(config.mixture.scaling, 1.0);
 }
 
+TEST(MixtureConfig, DeepseekV2ThatChoosesAsV3DoesBothNormalisesAndScales) {
+  const ModelConfig config = parse(deepseek_text("DeepseekV2ForCausalLM", R"({
+      "scoring_func":"sigmoid","topk_method":"noaux_tc","norm_topk_prob":true})"));
+  EXPECT_EQ(config.mixture.choice, MixtureConfig::Choice::kCorrectedGroups);
+  EXPECT_TRUE(config.mixture.normalised);
+  EXPECT_EQ(config.mixture.scaling, 2.5);
+}
+
 TEST(MixtureConfig, DeepseekV3) {
   const ModelConfig config = parse(deepseek_text("DeepseekV3ForCausalLM", R"({
       "scoring_func":"sigmoid","topk_method":"noaux_tc","norm_topk_prob":true,
