@@ -28,7 +28,7 @@ stemma::ToolCallText read(stemma::ToolCallStyle style, std::string_view answer,
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
-  const auto style = static_cast<stemma::ToolCallStyle>(data[0] % 5);
+  const auto style = static_cast<stemma::ToolCallStyle>(data[0] % 6);
   const std::string_view answer(reinterpret_cast<const char*>(data) + 2, size - 2);
   const stemma::ToolCallText whole = read(style, answer, answer.size() + 1);
   const stemma::ToolCallText cut = read(style, answer, data[1] % 16U + 1);

@@ -31,8 +31,8 @@ enum class ToolCallStyle : std::uint8_t {
   kBare,       // the whole answer is {"name": N, "parameters": {}}, or several: Llama 3
   kDeepseek,   // <｜tool▁calls▁begin｜> ... <｜tool▁calls▁end｜>: DeepSeek V3, R1, V3.1
   kFunctions,  // <tool_call><function=N><parameter=K>V</parameter></function>: Qwen3-Coder
-  kListed,     // [TOOL_CALLS][{"name": N, "arguments": {}}], or [TOOL_CALLS]N[ARGS]{}: Mistral
   kKeys,       // <tool_call>N<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>: GLM-4.5
+  kListed,     // [TOOL_CALLS][{"name": N, "arguments": {}}], or [TOOL_CALLS]N[ARGS]{}: Mistral
 };
 
 // That of a model with this chat template; nullopt where it shows none of these.
