@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "model/json_text.h"
 #include "openai/call_ids.h"
@@ -17,15 +19,15 @@ constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "u
                                                     "assistant", "tool",      "function"};
 constexpr auto kReplaceBadBytes = TemplateJson::error_handler_t::replace;
 
-// Parts are joined by line breaks. Anything but text is refused: it would be dropped in silence.
-std::string joined_parts(const TemplateJson& parts, const std::string& path,
-                         std::optional<ApiError>& fault) {
-  std::string text;
+// The texts of a content. Anything else is refused: it would be dropped in silence.
+std::vector<std::string> texts_of_parts(const TemplateJson& parts, const std::string& path,
+                                        std::optional<ApiError>& fault) {
+  std::vector<std::string> texts;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string at = item_path(path, i);
     if (!parts[i].is_object()) {
       if (!fault.has_value()) fault = field_error(at, "must be an object");
-      return text;
+      return texts;
     }
     FieldReader part(parts[i], at, fault);
     const std::string type = part.text("type", 64).value_or("");
@@ -36,16 +38,24 @@ std::string joined_parts(const TemplateJson& parts, const std::string& path,
     } else if (content == nullptr || !content->is_string()) {
       part.fail(field, "must be a string");
     } else {
-      if (i > 0) text += '\n';
-      text += content->get_ref<const std::string&>();
+      texts.push_back(content->get<std::string>());
     }
   }
-  return text;
+  return texts;
+}
+
+// One text, by line breaks, or as many parts where the template joins them itself.
+TemplateJson content_of(const std::vector<std::string>& texts, bool parts_stay) {
+  if (!parts_stay || texts.size() < 2) return fmt::format("{}", fmt::join(texts, "\n"));
+  TemplateJson parts = TemplateJson::array();
+  for (const std::string& text : texts) parts.push_back({{"type", "text"}, {"text", text}});
+  return parts;
 }
 
 // An assistant may say nothing; what it refused with is what it said.
-void read_content(FieldReader& fields, bool may_miss, std::optional<ApiError>& fault,
+void read_content(FieldReader& fields, const MessageForm& form, std::optional<ApiError>& fault,
                   TemplateJson& message) {
+  const bool may_miss = message["role"] == "assistant";
   const bool refuses = may_miss && fields.find_or_null("content") == nullptr;
   const char* const field = refuses ? "refusal" : "content";
   const TemplateJson* const content = fields.find_or_null(field);
@@ -53,7 +63,8 @@ void read_content(FieldReader& fields, bool may_miss, std::optional<ApiError>& f
     if (!may_miss) fields.fail("content", "missing");
     message["content"] = "";
   } else if (content->is_array()) {
-    message["content"] = joined_parts(*content, fields.path_of(field), fault);
+    message["content"] = content_of(texts_of_parts(*content, fields.path_of(field), fault),
+                                    form.user_parts_stay && message["role"] == "user");
   } else if (!content->is_string()) {
     fields.fail(field, "must be a string or an array of parts");
   } else {
@@ -151,7 +162,7 @@ TemplateJson read_message(const TemplateJson& given, const std::string& path,
   if (thoughts != nullptr && thoughts->is_string() && !given.contains("reasoning_content")) {
     message["reasoning_content"] = *thoughts;
   }
-  read_content(fields, /*may_miss=*/role == "assistant", fault, message);
+  read_content(fields, form, fault, message);
   read_tool_calls(fields, form, fault, message);
   shorten_id(form, message, "tool_call_id");
   if (!fault.has_value()) old_calls.read(fields, message);

@@ -194,6 +194,38 @@ TEST(MessageForm, SilenceIsNullUnlessThatFailsOrIsPrinted) {
   EXPECT_FALSE(form_of("{{ m.content }}", kObject).silence_is_null);
 }
 
+const char* const kParts =
+    "{% if m.content is string %}{{ m.content | trim }}{% else %}{% for part in m.content %}"
+    "{% if part.type == 'text' %}{{ part.text | trim }}{% endif %}{% endfor %}{% endif %}";
+
+// As Gemma's templates do, and those of models that see pictures.
+TEST(MessageForm, PartsStayWhereTheTemplatePrintsThemOneBehindTheOther) {
+  EXPECT_TRUE(form_of(kParts, kObject).user_parts_stay);
+  EXPECT_FALSE(form_of(kText, kObject).user_parts_stay) << "it refuses them";
+  EXPECT_FALSE(form_of("{{ m.content }}", kObject).user_parts_stay) << "as Python shows a list";
+  EXPECT_FALSE(form_of("{{ m.content[0].text }}", kObject).user_parts_stay) << "one is lost";
+  const std::string turns = "{% for part in m.content %}User: {{ part.text }}{% endfor %}";
+  EXPECT_FALSE(form_of(turns, kObject).user_parts_stay) << "each is a turn of its own";
+}
+
+TEST(ChatMessages, PartsOfAUserStayWhereTheTemplateJoinsThem) {
+  const char* const said = R"([
+      {"role":"system","content":[{"type":"text","text":"s"},{"type":"text","text":"t"}]},
+      {"role":"user","content":[{"type":"text","text":"a "},{"type":"input_text","text":"b"}]},
+      {"role":"user","content":[{"type":"text","text":"c"}]}])";
+  const TemplateJson joined = read(said);
+  EXPECT_EQ(joined[1]["content"], "a \nb");
+  const TemplateJson parts = read(said, {.user_parts_stay = true});
+  EXPECT_EQ(parts[0]["content"], "s\nt") << "templates take the first of a system's alone";
+  EXPECT_EQ(parts[1]["content"].dump(),
+            R"([{"type":"text","text":"a "},{"type":"text","text":"b"}])");
+  EXPECT_EQ(parts[2]["content"], "c");
+  const auto chat = ChatTemplate::parse(
+      "{% for m in messages %}" + std::string(kParts) + "|{% endfor %}", "gemma.jinja");
+  ASSERT_TRUE(chat.ok());
+  EXPECT_EQ(*chat->render(parts, {}), "s\nt|ab|c|");
+}
+
 TEST(MessageForm, CallsStandAloneWhereATextHidesThem) {
   const auto chat = ChatTemplate::parse(
       "{% for m in messages %}{% if m.content is none %}{% for c in m.tool_calls %}"

@@ -51,6 +51,18 @@ Result<std::string> ChatTemplate::render(const TemplateJson& messages,
                                         : render_whole(messages, options);
 }
 
+// The text that a message ends with; nullptr: it has none.
+std::string* last_text_or_null(TemplateJson& message) {
+  if (!message.is_object() || !message.contains("content")) return nullptr;
+  TemplateJson* text = &message["content"];
+  if (text->is_array()) {
+    if (text->empty() || !text->back().is_object() || !text->back().contains("text"))
+      return nullptr;
+    text = &text->back()["text"];
+  }
+  return text->is_string() ? &text->get_ref<std::string&>() : nullptr;
+}
+
 // A mark behind the last message's text tells where that ends, whatever the template writes behind
 // it. The spaces behind the mark, such as no template writes, are gone where it trims what it
 // prints: those that the message ends with are gone then, too.
@@ -61,11 +73,9 @@ Result<std::string> ChatTemplate::render_unfinished(TemplateJson messages,
   const auto fails = [](std::string_view why) {
     return Error{ErrorCode::kInvalidArgument, "continue_final_message: " + std::string(why)};
   };
-  if (messages.empty() || !messages.back().is_object() || !messages.back().contains("content") ||
-      !messages.back()["content"].is_string()) {
-    return fails("the last message has no text");
-  }
-  std::string& content = messages.back()["content"].get_ref<std::string&>();
+  std::string* const last = messages.empty() ? nullptr : last_text_or_null(messages.back());
+  if (last == nullptr) return fails("the last message has no text");
+  std::string& content = *last;
   const std::string trimmed(jinja::strip(content, jinja::Side::kRight));
   content.append(kMark).append(kSpaces);
   STEMMA_ASSIGN_OR_RETURN(std::string text, render_whole(messages, options));

@@ -132,6 +132,21 @@ TEST(ChatTemplate, MessagesAreAnArray) {
   EXPECT_EQ(text.error().detail, "messages: not an array");
 }
 
+TEST(ChatTemplate, ATextInPartsGoesOnFromTheLastOfThem) {
+  const auto chat = ChatTemplate::parse(
+      "{% for p in messages[0].content %}{{ p.text | trim }}{% endfor %}</s>", "t.jinja");
+  ASSERT_TRUE(chat.ok());
+  RenderOptions options;
+  options.continue_final_message = true;
+  const auto messages = TemplateJson::parse(R"([{"role": "user", "content": [
+      {"type": "text", "text": "a"}, {"type": "text", "text": "b "}]}])");
+  EXPECT_EQ(*chat->render(messages, options), "ab");
+  for (const char* const none : {R"([{"role": "user", "content": []}])",
+                                 R"([{"role": "user", "content": [{"type": "image"}]}])"}) {
+    EXPECT_FALSE(chat->render(TemplateJson::parse(none), options).ok()) << none;
+  }
+}
+
 // Amounts of tokens, say, that a model gave to a tool.
 TEST(ChatTemplate, IntegersBeyond64BitsPrintByTheirDigits) {
   const auto digits = [](std::string_view text) {
