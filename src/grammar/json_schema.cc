@@ -128,7 +128,8 @@ class SchemaReader {
 
   void check_narrowing(const Json& schema, const std::string& path) {
     for (const char* const word : kNarrowingWords) {
-      if (schema.contains(word)) {
+      const auto found = schema.find(word);
+      if (found != schema.end() && narrows(word, *found)) {
         unsupported(path + "." + word, "not supported where a schema is strict");
       }
     }

@@ -18,7 +18,8 @@
 //
 // What else narrows a schema (not, uniqueItems, ...) is refused by name where the
 // schema is strict, and not kept to where it is not; what only describes (title, default, other
-// formats, a known one beside a pattern or a length, ...) is passed over.
+// formats, a known one beside a pattern or a length, ...), or narrows nothing ("uniqueItems":
+// false, "propertyNames": {"type": "string"}), is passed over.
 //
 // Thread:     pure functions.
 // Memory:     the parts of the grammar, and what is copied where schemas say several things

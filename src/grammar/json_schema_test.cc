@@ -548,6 +548,25 @@ TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
   EXPECT_EQ(refusal(R"({"enum":[1],"minimum":2})"), "s: minimum beside enum is not supported");
 }
 
+// Generators write them: of a record with any names, of a list that may repeat.
+TEST(JsonSchema, WhatNarrowsNothingIsKeptToByAll) {
+  for (const char* const word :
+       {R"("propertyNames":{"type":"string"})", R"("propertyNames":{})", R"("propertyNames":true)",
+        R"("minProperties":0)", R"("uniqueItems":false)"}) {
+    const std::string schema = R"({"additionalProperties":{"type":["number","array"]},)";
+    EXPECT_EQ(refusal((schema + word + "}").c_str()), "") << word;
+  }
+  ByteAutomaton automaton = automaton_of_schema(
+      R"({"type":"object","propertyNames":{"type":"string"},"additionalProperties":true})");
+  EXPECT_TRUE(accepts(automaton, R"({"any name": 1})"));
+  for (const char* const narrow :
+       {R"({"propertyNames":{"type":"string","maxLength":3}})", R"({"minProperties":1})",
+        R"({"allOf":[{"uniqueItems":false},{"uniqueItems":true}]})",
+        R"({"allOf":[{"uniqueItems":true},{"uniqueItems":false}]})"}) {
+    EXPECT_NE(refusal(narrow), "") << narrow;
+  }
+}
+
 TEST(JsonSchema, OneThatIsNotStrictKeepsToWhatItCan) {
   for (const char* const schema :
        {R"~({"type":"string","pattern":"(?=x)"})~", R"({"pattern":"x","minLength":2})",

@@ -96,8 +96,7 @@ class MemberWriter {
   Status check_whole() const {
     for (const auto& [word, value] : root_.items()) {
       const bool stands = is_among(word, kStandingWords) || word == "enum" || word == "const";
-      const bool narrows = rules_.strict && is_among(word, kNarrowingWords);
-      if (stands || narrows) {
+      if (stands || (rules_.strict && narrows(word, value))) {
         return unsupported(fmt::format("{}.{}", rules_.path, word),
                            "not supported of arguments that are written between marks");
       }

@@ -246,6 +246,7 @@ class SchemaMerger {
     if (word == "format") return format_of_both(a, b);
     const bool is_bound = is_among(word, kLeast) || is_among(word, kMost);
     // What narrows and is not kept to is refused whatever it says, or passed over.
+    if (is_among(word, kNarrowingWords) && !narrows(word, a)) return b;
     return is_bound || is_among(word, kOneAlone) ? several(word) : a;
   }
 

@@ -22,6 +22,16 @@ bool says_something(std::string_view word) {
   });
 }
 
+bool narrows(std::string_view word, const TemplateJson& value) {
+  if (word == "uniqueItems") return value != false;
+  if (word == "minProperties") return value != 0;
+  if (word == "propertyNames") {
+    const TemplateJson string_type = {{"type", "string"}};
+    return value != true && value != TemplateJson::object() && value != string_type;
+  }
+  return is_among(word, kNarrowingWords);
+}
+
 WordNames names_of(const TemplateJson& names) {
   WordNames all;
   if (names.is_string()) all.insert(names.get<std::string>());

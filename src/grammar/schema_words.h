@@ -66,6 +66,10 @@ bool is_among(std::string_view word, const Words& words) {
 // discriminator, $defs, what nobody knows), or stands for other schemas.
 bool says_something(std::string_view word);
 
+// Whether a word is one of kNarrowingWords and does narrow: uniqueItems that is false, no members
+// at least and names that are strings are what all values keep to.
+bool narrows(std::string_view word, const TemplateJson& value);
+
 // Of types, or of members.
 using WordNames = std::set<std::string, std::less<>>;
 // Of a name or a list of names; what is none is passed over.
