@@ -50,8 +50,10 @@ struct AnswerTally {
   BroughtTokens brought;
   std::int64_t computed_tokens = 0;
 
-  std::array<std::int64_t, kPrefixStops> stops = {};          // by PrefixStop
-  std::map<std::string, std::int64_t, std::less<>> outcomes;  // by "stop", "length", ...
+  std::array<std::int64_t, kPrefixStops> stops = {};  // by PrefixStop
+  // Those that there are from the start: of a counter that begins at 1 no rate shows the first.
+  std::map<std::string, std::int64_t, std::less<>> outcomes = {
+      {"stop", 0}, {"length", 0}, {"cancelled", 0}, {"failed", 0}};
 
   // An answer has ended, `us` after its request was read.
   void note(const RequestStats& stats, std::string_view outcome, std::int64_t us);

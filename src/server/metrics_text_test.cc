@@ -8,6 +8,7 @@
 #include "server/growth_rate.h"
 #include "server/metric_help.h"
 #include "server/metrics_compat.h"
+#include "stemma/engine.h"
 
 namespace stemma {
 namespace {
@@ -154,6 +155,17 @@ TEST(AnswerTally, CountsAPromptOnceAndEachOfItsAnswers) {
         "stemma_answer_length_tokens_count 2\n", "stemma_decode_seconds_sum 0.14\n",
         "# HELP stemma_output_token_seconds "}) {
     EXPECT_THAT(text.text(), HasSubstr(line));
+  }
+}
+
+// Prometheus shows no growth of a sample that was not there before.
+TEST(AnswerTally, EveryWayToEndIsThereBeforeAnAnswerTakesIt) {
+  MetricsText text;
+  AnswerTally().write(text);
+  for (const auto reason : {FinishReason::kStop, FinishReason::kLength, FinishReason::kCancelled,
+                            FinishReason::kFailed}) {
+    EXPECT_THAT(text.text(), HasSubstr("stemma_answers_total{" +
+                                       label("outcome", finish_reason_name(reason)) + "} 0\n"));
   }
 }
 
