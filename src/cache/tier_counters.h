@@ -29,7 +29,7 @@ struct TierCounters {
   std::array<std::int64_t, 4> purged = {};   // on the device and in host memory
   std::int64_t overtaken = 0;                // loaded, but computed meanwhile
   std::int64_t promotions = 0;               // texts, not pages
-  std::int64_t declined = 0;                 // texts that were cheaper to compute
+  std::int64_t declined = 0;                 // that were cheaper to compute
   std::int64_t lent = 0;                     // named in a step before they were whole
   std::int64_t void_loans = 0;               // loans of which a page did not come, or came wrong
   std::int64_t host_file_loaded = 0;         // from the file of host memory, at opening

@@ -91,7 +91,7 @@ constexpr Help kHelp[] = {
     {"stemma_wrong_stored_pages", "Wrong pages that stores may still have"},
     {"stemma_overtaken_pages_total", "Pages brought up that had been computed meanwhile"},
     {"stemma_promotions_total", "Texts brought up from lower tiers"},
-    {"stemma_declined_pages_total", "Texts in lower tiers that were cheaper to compute"},
+    {"stemma_declined_pages_total", "Pages in lower tiers that were cheaper to compute"},
     {"stemma_lent_pages_total", "Pages named in a step before they had arrived whole"},
     {"stemma_void_loans_total", "Such steps that were void: a page did not come or came wrong"},
     {"stemma_host_file_loaded_pages_total", "Pages of host memory read from its file at the start"},

@@ -58,6 +58,7 @@ test("every metric is said once, with its type and what it says", async () => {
     assert.ok(samples.length > 0, name);
     if (name.startsWith("stemma_")) assert.ok(help !== undefined, `${name} has no line in metric_help`);
     if (type === "counter") assert.match(name, /_total$/, name);
+    if (/_pages(_|$)/.test(name)) assert.doesNotMatch(help, /^(Texts|Tokens|Bytes)/, `${name} counts pages`);
     if (type !== "histogram") continue;
     const steps = samples.filter((sample) => sample.name === `${name}_bucket`).map((sample) => sample.value);
     assert.deepEqual(steps, [...steps].sort((a, b) => a - b), `${name} grows`);
