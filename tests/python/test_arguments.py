@@ -57,6 +57,8 @@ def memory_of(**more):
         lambda: memory_of(value_bytes=2**62).put("a", b""),
         lambda: memory_of(bytes_max=0),
         lambda: stemma.page_keys([1], 0, bytes(32)),
+        lambda: cache_of().begin([2**100]),
+        lambda: cache_of().begin([1, -(2**100)]),
         lambda: stemma.LLM(MODEL, threads=0),
         lambda: stemma.LLM(MODEL, kv_bytes=-1),
         lambda: stemma.LLM(MODEL, page_size=0),

@@ -163,9 +163,10 @@ void NumberText::take_sequence(py::handle source) {
   const auto items = py::reinterpret_borrow<py::sequence>(source);
   copied_.reserve(items.size());
   for (const py::object item : items) {  // which a range makes for us: nobody else holds it
-    const long long number = PyLong_AsLongLong(item.ptr());
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(item.ptr(), &overflow);
     if (number == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
-    if (number != static_cast<std::int32_t>(number)) {
+    if (overflow != 0 || number != static_cast<std::int32_t>(number)) {
       refuse(std::string(what_) + ": a number does not fit 32 bits");
     }
     copied_.push_back(static_cast<std::int32_t>(number));
