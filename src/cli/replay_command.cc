@@ -45,7 +45,7 @@ ReplayCommand::ReplayCommand(Flags& program)
   command_
       .add("--policy", flags_.policies,
            "eviction order: " + EvictionOrder::known_names() +
-               "; or a bound that knows the trace: belady, belady_forced, knows_whether; "
+               "; or a cache that knows the trace: belady, belady_forced, knows_whether; "
                "several with commas")
       .delimiter(',')
       .capture_default_str();

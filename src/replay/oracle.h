@@ -1,11 +1,15 @@
-// Oracle: what a cache would hit that knows the trace's future, as a bound for policies that do
-// not (L. A. Belady, "A study of replacement algorithms", IBM Systems Journal 1966).
+// Oracle: what a cache would hit that knows the trace's future, for policies to be seen against
+// that do not (L. A. Belady, "A study of replacement algorithms", IBM Systems Journal 1966).
 //
 //   belady          the page that is used latest goes; a new page that would be used later than
 //                   every other is not admitted
 //   belady_forced   the leaf that is used latest goes, and every page is admitted
 //   knows_whether   knows only whether a page is used again: only a leaf that is not ever goes, and
 //                   a new page is not admitted where there is none
+//
+// No policy hits more than belady and, where there are no outputs, than belady_forced.
+// knows_whether is no bound: what comes back late keeps out what would come back often, so that lru
+// may hit more.
 //
 // As in the tree, only leaves may go, pages without a resident page below them: but not so with
 // belady, which is to be a bound whatever the trace. Where pages come back as outputs, who keeps a

@@ -69,6 +69,16 @@ TEST(Oracle, KnowsWhetherKeepsWhatIsUsedAgainHoweverLate) {
   EXPECT_EQ(hits(future, OracleKind::kBelady, 1), 1);
 }
 
+TEST(Oracle, KnowsWhetherIsNoBoundForThoseWhoGoByWhen) {
+  //   1 comes back, late: 2 is not let in, however often it comes
+  const std::vector<std::vector<std::int64_t>> trace = {{1}, {2}, {2}, {2}, {1}};
+  const auto lru = *Replayer::open({.policy = "lru", .capacity_pages = 1});
+  for (const auto& hashes : trace) lru->feed(request(hashes));
+  EXPECT_EQ(lru->report().hit_pages, 2);
+  EXPECT_EQ(hits(future_of(trace), OracleKind::kKnowsWhether, 1), 1);
+  EXPECT_EQ(hits(future_of(trace), OracleKind::kBelady, 1), 2);
+}
+
 TEST(Oracle, WithRoomForAllEachPageMissesOnce) {
   const TraceFuture future = future_of({{1, 2}, {1, 3}, {1, 2, 4}});
   for (const OracleKind kind : kOracleKinds) {
