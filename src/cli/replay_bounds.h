@@ -1,6 +1,7 @@
 // ReplayBounds: what caches that know the trace would hit at each capacity, one request after
 // another, for the policies that do not know it to be seen against. They refuse no request: a
-// replay that does may have a higher hit rate. Tiers below the device count as a part of its
+// replay that does may have a higher hit rate; so may one in which a request that waits for a
+// prefix finds outputs of those that passed it by. Tiers below the device count as a part of its
 // capacity: what they have is found too.
 //
 // Thread:     main.
