@@ -27,7 +27,7 @@ void ReplayBounds::add(const TraceRequest& request) {
 }
 
 std::optional<ReplayBounds::HitRates> ReplayBounds::hit_rates(std::int64_t capacity_pages) {
-  if (wish_ == Wish::kOff) return std::nullopt;
+  if (!shown()) return std::nullopt;
   const auto known = known_.find(capacity_pages);
   if (known != known_.end()) return known->second;
   HitRates rates = {};

@@ -37,10 +37,13 @@ class ReplayBounds {
   // The wish that --bounds, one of "on", "off" and "auto", stands for.
   static Wish wish_of(const ReplayFlags& flags);
 
+  // The trace is held, for run, and nothing is to stand beside the policies.
+  void hide() { hidden_ = true; }
+
   // The trace's next request.
   void add(const TraceRequest& request);
-  // Whether there are any.
-  bool held() const { return wish_ != Wish::kOff; }
+  // Whether there are any to show.
+  bool shown() const { return wish_ != Wish::kOff && !hidden_; }
   // One line on standard error if they were wanted and given up.
   void warn_if_dropped(const std::string& trace) const;
   // The hit rates at a capacity of the device, once the trace is whole; nullopt without bounds.
@@ -53,6 +56,7 @@ class ReplayBounds {
  private:
   Wish wish_;
   std::int64_t pages_below_device_;
+  bool hidden_ = false;
   bool dropped_ = false;
   std::int64_t pages_ = 0;  // looked up or put in
   TraceFuture future_;

@@ -58,6 +58,7 @@ Status PagesReplay::open_lanes(const TraceSource& source) {
     lanes_.push_back(std::move(lane));
   }
   bounds_.emplace(wish);
+  if (flags_.bounds == "off") bounds_->hide();
   return open_ghosts();
 }
 
@@ -179,7 +180,7 @@ void PagesReplay::print_table() {
                            "requests", "pages", "hits", "hit rate", "evicted");
   if (ghosts_or_null_ != nullptr) std::cout << fmt::format(" {:>9}", "ghost");
   for (const OracleKind kind : kOracleKinds) {
-    if (bounds_->held()) std::cout << fmt::format(" {:>13}", oracle_name(kind));
+    if (bounds_->shown()) std::cout << fmt::format(" {:>13}", oracle_name(kind));
   }
   std::cout << '\n';
   for (const Lane& lane : lanes_) {

@@ -101,7 +101,11 @@ TEST(Replay, BoundsStandBesideEveryPolicy) {
                                     "belady_forced": 0.16666666666666666,
                                     "knows_whether": 0.16666666666666666})"));
   EXPECT_NE(run_stemma(arguments).out.find("knows_whether"), std::string::npos);
-  EXPECT_FALSE(run_stemma(arguments + " --bounds off --json").lines()[0].contains("bounds"));
+  for (const char* policies : {"", ",belady"}) {
+    const std::string off = arguments + policies + " --bounds off";
+    EXPECT_FALSE(run_stemma(off + " --json").lines()[0].contains("bounds")) << off;
+    EXPECT_EQ(run_stemma(off).out.find("knows_whether"), std::string::npos) << off;
+  }
 }
 
 // 0..1210 the first prompt. The second, which arrives at 5, waits for the first's two shared pages,
