@@ -176,7 +176,8 @@ class Runs(unittest.TestCase):
         self.program("bin/compute-sanitizer", "")
         text = (SCRIPT.parent.parent / "docs/GPU.md").read_text().replace("\\\n", " ")
         calls = [shlex.split(line) for line in text.splitlines() if line.startswith("    GPU_CHECK_SECONDS=")]
-        self.assertGreater(len(calls), 1)
+        self.assertEqual({part for call in calls for part in call[call.index("--run") + 1:]},
+                         {"tests", "benches", "profiles", "sanitizers", "programs"})
         for call in calls:
             run = subprocess.run(["env", *call], env={**os.environ, "PATH": f"{self.work / 'bin'}:{os.environ['PATH']}"},
                                  cwd=self.work, capture_output=True, text=True)
