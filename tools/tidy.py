@@ -28,7 +28,8 @@ BANNED_CAMEL_WORDS = BANNED_WORDS | {"data", "base"}
 ALLOWED_IDENTIFIERS = {"kInfo", "info", "addinfo", "getaddrinfo", "TestInfo", "UnitTest", "test_info",
                        "param_info", "current_test_info", "do_sample", "error_handler_t"}
 # What CUDA calls its own.
-ALLOWED_IDENTIFIERS |= {"multiProcessorCount", "sharedMemPerBlockOptin", "threadIdx", "blockDim", "blockIdx"}
+ALLOWED_IDENTIFIERS |= {"multiProcessorCount", "sharedMemPerBlockOptin", "cudaDevAttrMaxSharedMemoryPerBlockOptin",
+                        "threadIdx", "blockDim", "blockIdx"}
 # What Boost.Beast's parser calls.
 ALLOWED_IDENTIFIERS |= {f"on_{part}_impl" for part in ("request", "response", "field", "header", "body_init", "body",
                                                        "chunk_header", "chunk_body", "finish")}

@@ -135,7 +135,8 @@ class Stage {
 
   Result<Visits> cut(const std::vector<std::vector<std::int32_t>>& visits_of, std::int64_t count) {
     Visits visits;
-    visits.tile_visits = expert_tile_visits(count, options_.experts, WeightType::kBf16);
+    visits.tile_visits = expert_tile_visits(count, options_.experts, WeightType::kBf16,
+                                            device_.traits().team_shared_bytes_max);
     std::vector<std::int32_t> sorted;
     std::vector<std::int32_t> rows;
     std::vector<ExpertTile> tiles;

@@ -63,7 +63,8 @@ std::int64_t CudaMixture::slices() const {
 CudaMixture::Tiles CudaMixture::tiles_of(std::int64_t rows) const {
   Tiles tiles;
   tiles.visits = rows * config_.experts_per_token;
-  tiles.tile_visits = expert_tile_visits(tiles.visits, config_.experts, type_);
+  tiles.tile_visits = expert_tile_visits(tiles.visits, config_.experts, type_,
+                                         device_.traits().team_shared_bytes_max);
   tiles.count = expert_tiles_max(tiles.visits, config_.experts, tiles.tile_visits);
   return tiles;
 }

@@ -197,11 +197,21 @@ Status launch_rounded(CudaStream& stream, const ExpertProduct& p) {
 
 static_assert(Rounded16::kRows == FewRows::kRows && SomeRounded::kRows == SomeRows::kRows &&
               ManyRounded::kRows == ManyRows::kRows);
+// Of the highest tiles, whatever the weights.
+constexpr std::int64_t kManyRowsBytes = ManyRows::kSharedBytes;
+static_assert(ManyWide::kSharedBytes <= kManyRowsBytes &&
+              ManyRounded::shared_bytes(CodeForm::kInt8) <= kManyRowsBytes);
 
+// Low tiles take more room than higher ones: where there is none for them, those serve too.
 template <CodeForm kForm, typename T>
 Status launch_rounded_typed(CudaStream& stream, const ExpertProduct& p) {
-  if (p.tile_visits == Rounded16::kRows) return launch_rounded<kForm, T, Rounded16>(stream, p);
-  if (p.tile_visits == SomeRounded::kRows) return launch_rounded<kForm, T, SomeRounded>(stream, p);
+  const bool low = p.tile_visits == Rounded16::kRows;
+  if (low && team_can_have(Rounded16::shared_bytes(kForm))) {
+    return launch_rounded<kForm, T, Rounded16>(stream, p);
+  }
+  if (low || p.tile_visits == SomeRounded::kRows) {
+    return launch_rounded<kForm, T, SomeRounded>(stream, p);
+  }
   if (p.tile_visits == ManyRounded::kRows) return launch_rounded<kForm, T, ManyRounded>(stream, p);
   return wrong("multiply_experts: there are no tiles of this height");
 }
@@ -216,12 +226,14 @@ Status launch_form(CudaStream& stream, const ExpertProduct& p) {
 
 }  // namespace
 
-std::int64_t expert_tile_visits(std::int64_t visits, std::int64_t experts, WeightType type) {
+std::int64_t expert_tile_visits(std::int64_t visits, std::int64_t experts, WeightType type,
+                                std::int64_t team_shared_bytes_max) {
   if (type == WeightType::kF32) return kPlainTile;
   // So that most experts have one tile: of a Poisson distribution few have twice the mean of 8, or
   // a third more than that of 48.
   if (visits <= 8 * experts) return FewRows::kRows;
-  return visits <= 48 * experts ? SomeRows::kRows : ManyRows::kRows;
+  const bool many = visits > 48 * experts && team_shared_bytes_max >= kManyRowsBytes;
+  return many ? ManyRows::kRows : SomeRows::kRows;
 }
 
 Status multiply_experts(CudaStream& stream, const ExpertProduct& p) {

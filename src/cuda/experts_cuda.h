@@ -45,8 +45,10 @@ struct ExpertProduct {
 // kInvalidArgument for extents or a height of tiles that there is not; launch's errors.
 Status multiply_experts(CudaStream& stream, const ExpertProduct& params);
 
-// The height of tiles for so many visits of so many experts.
-std::int64_t expert_tile_visits(std::int64_t visits, std::int64_t experts, WeightType type);
+// The height of tiles for so many visits of so many experts, on a device of which a team can have
+// so much shared memory (CudaTraits).
+std::int64_t expert_tile_visits(std::int64_t visits, std::int64_t experts, WeightType type,
+                                std::int64_t team_shared_bytes_max);
 
 // out[row] = before[row] + Σ weights[visit] × said[visit] over the row's visits, in their order.
 struct AddExperts {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <vector>
 
 #include "base/float16.h"
 #include "base/prng.h"
@@ -156,14 +158,14 @@ class ExpertsCudaTest : public CudaFixture {
         strips_of(quantised_matrix(values, kExperts * outputs_, kInputs, format, threads), threads);
   }
 
-  void expect_bits_alone() {
+  void expect_bits_alone(std::span<const std::int64_t> heights = Stored<T>::kTiles) {
     const auto columns = static_cast<std::size_t>(outputs_);
     std::vector<float> expected(rows_.size() * columns);
     for (std::size_t visit = 0; visit < rows_.size(); ++visit) {
       const std::vector<float> own = alone(visit);
       std::copy(own.begin(), own.end(), expected.begin() + places_[visit] * outputs_);
     }
-    for (const std::int64_t tile_visits : Stored<T>::kTiles) {
+    for (const std::int64_t tile_visits : heights) {
       const std::vector<float> got = multiply(tile_visits);
       EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0)
           << "tiles of " << tile_visits;
@@ -249,12 +251,50 @@ TEST_F(AddExpertsCudaTest, ShapesThatThereAreNoKernelsForAreRefused) {
   EXPECT_EQ(add_experts(stream(), {.hidden = 12}).error().code, ErrorCode::kInvalidArgument);
 }
 
+// Shared memory of a team of GPUs of data centres, and of others.
+constexpr std::int64_t kLargeTeam = 227 * 1024;
+constexpr std::int64_t kSmallTeam = 99 * 1024;
+
 TEST(ExpertTiles, AreHighEnoughForMostExperts) {
-  EXPECT_EQ(expert_tile_visits(8, 128, WeightType::kBf16), 16);
-  EXPECT_EQ(expert_tile_visits(128 * 8, 128, WeightType::kBf16), 16);
-  EXPECT_EQ(expert_tile_visits(256 * 8, 128, WeightType::kF16), 64);
-  EXPECT_EQ(expert_tile_visits(2048 * 8, 128, WeightType::kBf16), 128);
-  EXPECT_EQ(expert_tile_visits(2048 * 8, 128, WeightType::kF32), 64);
+  EXPECT_EQ(expert_tile_visits(8, 128, WeightType::kBf16, kLargeTeam), 16);
+  EXPECT_EQ(expert_tile_visits(128 * 8, 128, WeightType::kBf16, kLargeTeam), 16);
+  EXPECT_EQ(expert_tile_visits(256 * 8, 128, WeightType::kF16, kLargeTeam), 64);
+  EXPECT_EQ(expert_tile_visits(2048 * 8, 128, WeightType::kBf16, kLargeTeam), 128);
+  EXPECT_EQ(expert_tile_visits(2048 * 8, 128, WeightType::kF32, kLargeTeam), 64);
+}
+
+class ExpertsOfSmallTeams : public ExpertsCudaTest<BFloat16> {
+ protected:
+  simt::Machine::Options machine_options() const override {
+    simt::Machine::Options options = CudaFixture::machine_options();
+    options.team_shared_bytes = kSmallTeam;
+    return options;
+  }
+
+  // Of batches of few visits of an expert, of some and of many.
+  void expect_bits_of_all_batches() {
+    std::vector<std::int64_t> heights;
+    for (const std::int64_t visits : {1, 40, 400}) {
+      heights.push_back(expert_tile_visits(visits, 1, WeightType::kBf16, kSmallTeam));
+    }
+    expect_bits_alone(heights);
+  }
+};
+
+TEST_F(ExpertsOfSmallTeams, HaveTilesThatThereIsRoomFor) {
+  expect_bits_of_all_batches();
+}
+
+TEST_F(ExpertsOfSmallTeams, OfRoundedWeightsToo) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    round_experts(format);
+    expect_bits_of_all_batches();
+  }
+}
+
+TEST_F(ExpertsOfSmallTeams, OfWeightsInF32Too) {
+  widen_experts();
+  expect_bits_of_all_batches();
 }
 
 }  // namespace

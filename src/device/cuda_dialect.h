@@ -30,6 +30,7 @@
 //   load_matrices(r, row)  load_matrices_transposed(r, row)         ldmatrix.x4
 //   multiply_add<T>(d, a, b)           mma.m16n8k16, T BFloat16 or Float16, sums in f32
 //   launch("name", stream, {.teams_x = …, .threads = …}, kernel, arguments…)   on the host
+//   team_can_have(bytes)               so much shared memory, on the thread's device; on the host
 //
 // A *team* is what CUDA calls a thread block (that word means three other things here); a warp has
 // 32 threads. Kernels take plain structs by value, use no atomic sums but of whole numbers (their
@@ -94,6 +95,10 @@ struct alignas(2 * sizeof(T)) Two {
 namespace stemma {
 
 // What both have, made of the above.
+
+inline bool team_can_have(std::size_t shared_bytes) {
+  return static_cast<std::int64_t>(shared_bytes) <= team_shared_bytes_max();
+}
 
 STEMMA_ON_DEVICE float warp_sum(float value) {
   for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) value += shuffle_xor(value, mask);

@@ -231,6 +231,16 @@ inline bool can_begin_early() {
          major >= 9;
 }
 
+// 0 where there is no device.
+inline std::int64_t team_shared_bytes_max() {
+  int device = 0;
+  int bytes = 0;
+  const bool known = cudaGetDevice(&device) == cudaSuccess &&
+                     cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                                            device) == cudaSuccess;
+  return known ? bytes : 0;
+}
+
 // Queues a kernel. kInternal with the runtime's words if it cannot be launched.
 template <typename... Parameters, typename... Arguments>
 Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,

@@ -243,6 +243,10 @@ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_
   }
 }
 
+inline std::int64_t team_shared_bytes_max() {
+  return simt::team_shared_bytes_max();
+}
+
 template <typename... Parameters, typename... Arguments>
 Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
               void (*kernel)(Parameters...), Arguments... arguments) {

@@ -14,10 +14,12 @@ namespace {
 
 // Other shapes for more rows than few: where each multiprocessor has one tile, it has a long queue
 // of copies; where there are enough of them, tiles are wide, for one of 64 columns and rows reads
-// as much of x as of w, and what L2 gives is what bounds it.
+// as much of x as of w, and what L2 gives is what bounds it. Teams of some GPUs have too little
+// shared memory for all but SomeColumns and SomeRows.
 using SomeTiles = GemmTile<64, 64, 2, 4, 10, 1>;
 using SomeColumns = GemmTile<64, 128, 2, 4, 4, 2>;
 using ManyColumns = GemmTile<128, 256, 2, 4, 3, 1>;
+static_assert(ManyRows::kSharedBytes <= ManyColumns::kSharedBytes, "who has room for these has it");
 
 constexpr std::int64_t kMultiprocessors = 132;  // of a Hopper GPU
 
@@ -71,16 +73,17 @@ template <typename T, typename Y>
 Status launch_typed(CudaStream& stream, const CudaGemmParams& p, std::int64_t slice_columns) {
   if (p.m <= FewRows::kRows) return launch_tiles<T, Y, FewRows>(stream, p, slice_columns);
   if (p.m <= 2 * SomeRows::kRows) {
-    if (tiles_of<SomeTiles>(p) <= kMultiprocessors) {
+    if (team_can_have(SomeTiles::kSharedBytes) && tiles_of<SomeTiles>(p) <= kMultiprocessors) {
       return launch_tiles<T, Y, SomeTiles>(stream, p, slice_columns);
     }
-    return tiles_of<SomeColumns>(p) >= kMultiprocessors
-               ? launch_tiles<T, Y, SomeColumns>(stream, p, slice_columns)
-               : launch_tiles<T, Y, SomeRows>(stream, p, slice_columns);
+  } else if (team_can_have(ManyColumns::kSharedBytes)) {
+    return tiles_of<ManyColumns>(p) >= kMultiprocessors
+               ? launch_tiles<T, Y, ManyColumns>(stream, p, slice_columns)
+               : launch_tiles<T, Y, ManyRows>(stream, p, slice_columns);
   }
-  return tiles_of<ManyColumns>(p) >= kMultiprocessors
-             ? launch_tiles<T, Y, ManyColumns>(stream, p, slice_columns)
-             : launch_tiles<T, Y, ManyRows>(stream, p, slice_columns);
+  return tiles_of<SomeColumns>(p) >= kMultiprocessors
+             ? launch_tiles<T, Y, SomeColumns>(stream, p, slice_columns)
+             : launch_tiles<T, Y, SomeRows>(stream, p, slice_columns);
 }
 
 bool aligned(const void* address) {

@@ -155,6 +155,25 @@ TEST_F(GemmOfManyOutputs, HasTheBitsOfEachRowAlone) {
 }
 
 // Heads of rows that lie side by side: what is between them stays as it was.
+// Most GPUs but those of data centres have less shared memory than the best tiles take.
+class GemmOfSmallTeams : public GemmCudaTest<BFloat16> {
+ protected:
+  simt::Machine::Options machine_options() const override {
+    simt::Machine::Options options = CudaFixture::machine_options();
+    options.team_shared_bytes = 99 * 1024;
+    return options;
+  }
+};
+TEST_F(GemmOfSmallTeams, HasTilesForAnyNumberOfRows) {
+  for (const Extents& extents :
+       {Extents{3, 33, 72}, Extents{40, 33, 72}, Extents{130, 67, 136}, Extents{130, 17000, 8}}) {
+    SCOPED_TRACE(testing::Message() << extents.m << " x " << extents.n << " x " << extents.k);
+    const auto x = random_values<BFloat16>(extents.m * extents.k, 31);
+    const auto w = random_values<BFloat16>(extents.n * extents.k, 32);
+    expect_product(x, w, extents, product(x, w, extents));
+  }
+}
+
 TYPED_TEST(GemmCudaTest, ProductsAtOnceHaveTheBitsOfEachAlone) {
   constexpr Extents kExtents = {18, 34, 40};
   constexpr std::int64_t kProducts = 3;

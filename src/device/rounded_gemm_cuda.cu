@@ -64,12 +64,19 @@ Status launch_tiles(CudaStream& stream, const CudaGemmParams& p) {
   return launch("rounded_gemm", stream, shape, rounded_kernel<kForm, T, Shape>, p);
 }
 
+// Of some GPUs teams have room for the tiles of SomeRounded alone.
 template <CodeForm kForm, typename T>
 Status launch_typed(CudaStream& stream, const CudaGemmParams& p) {
-  if (p.m <= FewRounded::kRows) return launch_tiles<kForm, T, FewRounded>(stream, p);
-  if (p.m <= Rounded16::kRows) return launch_tiles<kForm, T, Rounded16>(stream, p);
-  if (p.m <= 2 * SomeRounded::kRows) return launch_tiles<kForm, T, SomeRounded>(stream, p);
-  return launch_tiles<kForm, T, ManyRounded>(stream, p);
+  if (p.m <= FewRounded::kRows && team_can_have(FewRounded::shared_bytes(kForm))) {
+    return launch_tiles<kForm, T, FewRounded>(stream, p);
+  }
+  if (p.m <= Rounded16::kRows && team_can_have(Rounded16::shared_bytes(kForm))) {
+    return launch_tiles<kForm, T, Rounded16>(stream, p);
+  }
+  if (p.m > 2 * SomeRounded::kRows && team_can_have(ManyRounded::shared_bytes(kForm))) {
+    return launch_tiles<kForm, T, ManyRounded>(stream, p);
+  }
+  return launch_tiles<kForm, T, SomeRounded>(stream, p);
 }
 
 template <CodeForm kForm>

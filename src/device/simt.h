@@ -81,6 +81,8 @@ void run_grid(const Grid& grid, const std::function<void()>& kernel, std::uint64
 // Queues a kernel on an emulated stream. kInternal, as of the CUDA runtime, for a shape that a GPU
 // would refuse.
 Status queue_kernel(void* stream, const char* name, const Grid& grid, std::function<void()> kernel);
+// Shared memory that a team of the machine can have.
+std::int64_t team_shared_bytes_max();
 // Queues other work of the device, for what is a library's on a GPU.
 Status queue_work(void* stream, const char* name, std::function<void()> work);
 
@@ -97,6 +99,7 @@ class Machine {
     std::uint64_t seed = 1;
     std::size_t memory_bytes = std::size_t{1} << 30;
     int multiprocessors = 4;
+    std::int64_t team_shared_bytes = 227 * 1024;  // that a team can have, as on Hopper
     Watch watch = Watch::kSome;
     bool eager = false;  // do work when it is queued: for tests that look at speed, not at order
   };

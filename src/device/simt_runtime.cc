@@ -232,7 +232,7 @@ Status queue_kernel(void* stream, const char* name, const Grid& grid,
   if (grid.threads < 1 || grid.threads > 1024) {
     return refused(name, "a team of " + std::to_string(grid.threads) + " threads");
   }
-  if (grid.shared_bytes > static_cast<std::size_t>(kTeamSharedBytes)) {
+  if (grid.shared_bytes > static_cast<std::size_t>(team_shared_bytes_max())) {
     return refused(name, std::to_string(grid.shared_bytes) + " shared bytes");
   }
   if (grid.teams[1] > kTeamsYMax || grid.teams[2] > kTeamsYMax || grid.teams[0] > INT32_MAX) {
@@ -240,6 +240,10 @@ Status queue_kernel(void* stream, const char* name, const Grid& grid,
   }
   return queue_work(stream, name,
                     [grid, kernel = std::move(kernel)] { runtime().run_kernel(grid, kernel); });
+}
+
+std::int64_t team_shared_bytes_max() {
+  return runtime().options().team_shared_bytes;
 }
 
 Status queue_work(void* stream, const char* name, std::function<void()> work) {

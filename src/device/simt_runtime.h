@@ -33,8 +33,6 @@
 
 namespace stemma::simt {
 
-inline constexpr std::int64_t kTeamSharedBytes = 227 * 1024;
-
 // A piece of work. A ticket stands for "everything before is done".
 struct Work {
   std::function<void()> run;           // may be empty
