@@ -2,6 +2,9 @@
 // may show in any call; each is reported where it shows.
 #include <cuda_runtime.h>
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -9,6 +12,7 @@
 
 #include "base/check.h"
 #include "device/cuda_device.h"
+#include "device/cuda_dialect.h"
 
 namespace stemma {
 
@@ -64,6 +68,9 @@ Result<cudaMemPool_t> make_reserve(int ordinal) {
   STEMMA_RETURN_IF_ERROR(status_of("cudaMemPoolCreate", cudaMemPoolCreate(&reserve, &properties)));
   return reserve;
 }
+
+// Compiled for the GPUs that all kernels are compiled for but those of hopper_*.cu.
+__global__ void no_work() {}
 
 }  // namespace
 
@@ -195,6 +202,23 @@ Status CudaStream::replay(const CudaGraph& graph) {
   STEMMA_CHECK(!graph.empty(), "a graph that was recorded");
   return status_of("cudaGraphLaunch", cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph.raw()),
                                                       native_stream(raw())));
+}
+
+bool can_begin_early() {
+  enum Answer : int { kUnknown, kNo, kYes };
+  constexpr int kDevicesMax = 64;
+  constexpr int kAwaitingPtx = 90;  // from which on await_turn is an instruction
+  static std::array<std::atomic<Answer>, std::size_t{kDevicesMax}> answers = {};
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= kDevicesMax) return false;
+  std::atomic<Answer>& answer = answers[static_cast<std::size_t>(device)];
+  if (answer == kUnknown) {
+    cudaFuncAttributes attributes = {};
+    const Status asked =
+        status_of("cudaFuncGetAttributes", cudaFuncGetAttributes(&attributes, no_work));
+    answer = asked.ok() && attributes.ptxVersion >= kAwaitingPtx ? kYes : kNo;
+  }
+  return answer == kYes;
 }
 
 int CudaDevice::count() noexcept {

@@ -222,14 +222,9 @@ inline cudaError_t share_memory_alike(const void* kernel) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                               cudaSharedmemCarveoutMaxShared);
 }
-// Whether kernels of the thread's device can begin early: from Hopper on.
-inline bool can_begin_early() {
-  int device = 0;
-  int major = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         major >= 9;
-}
+// Whether kernels can begin early on the thread's device: what it runs of them awaits its turn. PTX
+// for an older GPU than Hopper, which a build without anything better gives a newer one, does not.
+bool can_begin_early();
 
 // 0 where there is no device.
 inline std::int64_t team_shared_bytes_max() {
