@@ -32,6 +32,18 @@ Status set_json(jinja::Scopes& scopes, jinja::Arena& arena, std::string_view nam
   return {};
 }
 
+// The text that a message ends with; nullptr: it has none.
+std::string* last_text_or_null(TemplateJson& message) {
+  if (!message.is_object() || !message.contains("content")) return nullptr;
+  TemplateJson* text = &message["content"];
+  if (text->is_array()) {
+    if (text->empty() || !text->back().is_object() || !text->back().contains("text"))
+      return nullptr;
+    text = &text->back()["text"];
+  }
+  return text->is_string() ? &text->get_ref<std::string&>() : nullptr;
+}
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string_view source, std::unique_ptr<const jinja::Program> program)
@@ -49,18 +61,6 @@ Result<std::string> ChatTemplate::render(const TemplateJson& messages,
   }
   return options.continue_final_message ? render_unfinished(messages, options)
                                         : render_whole(messages, options);
-}
-
-// The text that a message ends with; nullptr: it has none.
-std::string* last_text_or_null(TemplateJson& message) {
-  if (!message.is_object() || !message.contains("content")) return nullptr;
-  TemplateJson* text = &message["content"];
-  if (text->is_array()) {
-    if (text->empty() || !text->back().is_object() || !text->back().contains("text"))
-      return nullptr;
-    text = &text->back()["text"];
-  }
-  return text->is_string() ? &text->get_ref<std::string&>() : nullptr;
 }
 
 // A mark behind the last message's text tells where that ends, whatever the template writes behind
