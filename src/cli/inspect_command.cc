@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -56,6 +57,12 @@ Status InspectCommand::check_flags() {
   STEMMA_ASSIGN_OR_RETURN(page_bytes_, parse_bytes(flags_.page_bytes, "--page-bytes"));
   if (page_bytes_ < 1) {
     return Error{ErrorCode::kInvalidArgument, "--page-bytes must be at least 1"};
+  }
+  const std::int64_t watched_pages = kTimesWatched * flags_.capacity_pages;
+  if (page_bytes_ > std::numeric_limits<std::int64_t>::max() / watched_pages) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--page-bytes: " + std::to_string(watched_pages) +
+                     " pages, as many as are watched, would have more than 2^63 bytes"};
   }
   return check_ghost_rate(flags_.ghost_rate);
 }

@@ -86,6 +86,7 @@ TEST(Inspect, RefusesWithOneLine) {
       {"inspect --capacity-pages 0 --page-bytes 1" + trace, 2, "--capacity-pages must be"},
       {"inspect --capacity-pages 3 --page-bytes 2GB" + trace, 2, "--page-bytes wants"},
       {"inspect --capacity-pages 3 --page-bytes 0" + trace, 2, "--page-bytes must be"},
+      {"inspect --capacity-pages 100000000 --page-bytes 1TiB" + trace, 2, "more than 2^63 bytes"},
       {"inspect --capacity-pages 3 --page-bytes 1 --ghost-rate 0" + trace, 2, "--ghost-rate must"},
       {"inspect --capacity-pages 3 --page-bytes 1 --policy best" + trace, 2, "best"},
       {"inspect --capacity-pages 3 --page-bytes 1 --trace /nonexistent", 1, "/nonexistent"},
