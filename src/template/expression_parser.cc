@@ -237,6 +237,7 @@ Result<ExpressionId> ExpressionParser::parse_name() {
   } else {
     literal.kind = ExpressionKind::kName;
     literal.name = name;
+    names_.read(name);
   }
   return add(std::move(literal));
 }
@@ -247,6 +248,7 @@ Result<ExpressionId> ExpressionParser::parse_call() {
   if (is_foreign_function(call.name)) {
     return reader_.unsupported("the function " + std::string(call.name) + "()");
   }
+  names_.read(call.name);
   reader_.take();
   STEMMA_RETURN_IF_ERROR(parse_arguments(call));
   return add(std::move(call));

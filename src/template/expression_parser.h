@@ -14,13 +14,16 @@
 
 #include "stemma/result.h"
 #include "template/program.h"
+#include "template/set_names.h"
 #include "template/token_reader.h"
 
 namespace stemma::jinja {
 
 class ExpressionParser {
  public:
-  ExpressionParser(TokenReader& reader, Program& program) : reader_(reader), program_(program) {}
+  // `names` is told of what expressions read.
+  ExpressionParser(TokenReader& reader, Program& program, SetNames& names)
+      : reader_(reader), program_(program), names_(names) {}
 
   // A whole expression, `a if b else c` included.
   Result<ExpressionId> parse();
@@ -65,6 +68,7 @@ class ExpressionParser {
 
   TokenReader& reader_;
   Program& program_;
+  SetNames& names_;
   int nesting_ = 0;
   bool in_macro_ = false;
   bool names_caller_ = false;

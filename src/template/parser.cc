@@ -37,10 +37,13 @@ bool is_constant_name(std::string_view name) {
 class StatementParser {
  public:
   StatementParser(std::span<const Token> tokens, Program& program)
-      : reader_(tokens, program.file_name), program_(program), expressions_(reader_, program) {}
+      : reader_(tokens, program.file_name),
+        program_(program),
+        expressions_(reader_, program, names_) {}
 
   Status run() {
     STEMMA_ASSIGN_OR_RETURN(program_.body, parse_body({}));
+    program_.own_names = names_.own_names();
     return {};
   }
 
@@ -51,6 +54,8 @@ class StatementParser {
   Result<StatementId> parse_statement();
   Result<StatementId> parse_output();
   Result<StatementId> parse_if();
+  // A body that a condition may leave out.
+  Result<std::vector<StatementId>> parse_branch(Names ends);
   Result<StatementId> parse_for();
   Result<StatementId> parse_set();
   Result<StatementId> parse_loop_control(StatementKind kind);
@@ -59,7 +64,8 @@ class StatementParser {
   Result<StatementId> parse_generation();
   // The parameters of a macro, in parentheses, with defaults of the last ones.
   Status parse_parameters(Statement& macro);
-  // What a macro renders, up to `ends`; loops around it are not its own.
+  // What a macro renders, up to `ends`, in the scope of its parameters; loops around it are not its
+  // own.
   Status parse_macro_body(Statement& macro, Names ends);
   Result<std::vector<std::string_view>> parse_targets();
   // What follows the target of a set: "= value", or the end of the tag and a body.
@@ -68,8 +74,19 @@ class StatementParser {
   StatementId add(Statement statement);
   Statement statement(StatementKind kind) const;
 
+  void set_names(const std::vector<std::string_view>& names) {
+    for (const std::string_view name : names) names_.set(name);
+  }
+  // A scope in which these are bound.
+  SetNames::Scope open_scope(const std::vector<std::string_view>& bound) {
+    const SetNames::Scope scope = names_.open();
+    for (const std::string_view name : bound) names_.read(name);
+    return scope;
+  }
+
   TokenReader reader_;
   Program& program_;
+  SetNames names_;
   ExpressionParser expressions_;
   int nesting_ = 0;
   int loops_ = 0;
@@ -134,17 +151,24 @@ Result<StatementId> StatementParser::parse_if() {
     Branch& branch = result.branches.emplace_back();
     STEMMA_ASSIGN_OR_RETURN(branch.condition, expressions_.parse_tuple());
     STEMMA_RETURN_IF_ERROR(expect_statement_end());
-    STEMMA_ASSIGN_OR_RETURN(branch.body, parse_body(kIfEnds));
+    STEMMA_ASSIGN_OR_RETURN(branch.body, parse_branch(kIfEnds));
     if (reader_.try_name("elif")) continue;
     if (reader_.try_name("else")) {
       STEMMA_RETURN_IF_ERROR(expect_statement_end());
       Branch& otherwise = result.branches.emplace_back();
-      STEMMA_ASSIGN_OR_RETURN(otherwise.body, parse_body(kEndIf));
+      STEMMA_ASSIGN_OR_RETURN(otherwise.body, parse_branch(kEndIf));
     }
     reader_.take();  // endif
     STEMMA_RETURN_IF_ERROR(expect_statement_end());
     return add(std::move(result));
   }
+}
+
+Result<std::vector<StatementId>> StatementParser::parse_branch(Names ends) {
+  names_.open_branch();
+  STEMMA_ASSIGN_OR_RETURN(std::vector<StatementId> body, parse_body(ends));
+  names_.close_branch();
+  return body;
 }
 
 Result<StatementId> StatementParser::parse_for() {
@@ -153,16 +177,22 @@ Result<StatementId> StatementParser::parse_for() {
   if (!reader_.try_name("in")) return reader_.syntax_error("'in'");
   STEMMA_ASSIGN_OR_RETURN(loop.value, expressions_.parse_or());
   if (reader_.try_name("if")) {
+    open_scope(loop.names);
     STEMMA_ASSIGN_OR_RETURN(loop.filter, expressions_.parse());
+    names_.close();
   }
   if (reader_.at_name("recursive")) return reader_.unsupported("a recursive for");
   STEMMA_RETURN_IF_ERROR(expect_statement_end());
   ++loops_;
+  loop.body_scope = open_scope(loop.names);
   STEMMA_ASSIGN_OR_RETURN(loop.body, parse_body(kForEnds));
+  names_.close();
   --loops_;
   if (reader_.try_name("else")) {
     STEMMA_RETURN_IF_ERROR(expect_statement_end());
+    loop.otherwise_scope = names_.open();
     STEMMA_ASSIGN_OR_RETURN(loop.otherwise, parse_body(kEndFor));
+    names_.close();
   }
   reader_.take();  // endfor
   STEMMA_RETURN_IF_ERROR(expect_statement_end());
@@ -178,6 +208,7 @@ Result<StatementId> StatementParser::parse_set() {
     reader_.take();
     STEMMA_ASSIGN_OR_RETURN(const std::string_view name, reader_.expect_name("a name"));
     set.names = {space, name};
+    names_.read(space);
   } else {
     STEMMA_ASSIGN_OR_RETURN(set.names, parse_targets());
   }
@@ -189,6 +220,7 @@ Result<StatementId> StatementParser::parse_set() {
 Status StatementParser::parse_set_value(Statement& set) {
   if (reader_.try_operator("=")) {
     STEMMA_ASSIGN_OR_RETURN(set.value, expressions_.parse_tuple());
+    if (set.kind == StatementKind::kSet) set_names(set.names);
     return {};
   }
   if (reader_.at_operator("|")) return reader_.unsupported("a {% set %} with a filter");
@@ -198,7 +230,10 @@ Status StatementParser::parse_set_value(Statement& set) {
   }
   reader_.take();
   set.kind = StatementKind::kSetText;
+  set_names(set.names);
+  set.body_scope = names_.open();
   STEMMA_ASSIGN_OR_RETURN(set.body, parse_body(kEndSet));
+  names_.close();
   reader_.take();  // endset
   return {};
 }
@@ -206,6 +241,8 @@ Status StatementParser::parse_set_value(Statement& set) {
 Result<StatementId> StatementParser::parse_macro() {
   Statement macro = statement(StatementKind::kMacro);
   STEMMA_ASSIGN_OR_RETURN(macro.text, reader_.expect_name("a macro's name"));
+  names_.set(macro.text);
+  macro.body_scope = names_.open();
   STEMMA_RETURN_IF_ERROR(parse_parameters(macro));
   STEMMA_RETURN_IF_ERROR(parse_macro_body(macro, kEndMacro));
   return add(std::move(macro));
@@ -213,8 +250,11 @@ Result<StatementId> StatementParser::parse_macro() {
 
 Result<StatementId> StatementParser::parse_call() {
   Statement call = statement(StatementKind::kCallWith);
+  call.body_scope = names_.open();
   if (reader_.at_operator("(")) STEMMA_RETURN_IF_ERROR(parse_parameters(call));
+  names_.close();
   STEMMA_ASSIGN_OR_RETURN(call.value, expressions_.parse());
+  names_.enter(call.body_scope);
   if (program_.at(call.value).kind != ExpressionKind::kCall) {
     return reader_.unsupported("a {% call %} of what is no macro's name");
   }
@@ -226,7 +266,9 @@ Result<StatementId> StatementParser::parse_call() {
 Result<StatementId> StatementParser::parse_generation() {
   Statement scope = statement(StatementKind::kScope);
   STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  scope.body_scope = names_.open();
   STEMMA_ASSIGN_OR_RETURN(scope.body, parse_body(kEndGeneration));
+  names_.close();
   reader_.take();  // endgeneration
   STEMMA_RETURN_IF_ERROR(expect_statement_end());
   return add(std::move(scope));
@@ -244,6 +286,7 @@ Status StatementParser::parse_parameters(Statement& macro) {
     }
     if (macro.names.size() == kParametersMax) return reader_.unsupported("so many parameters");
     macro.names.push_back(name);
+    names_.read(name);
     if (reader_.try_operator("=")) {
       STEMMA_ASSIGN_OR_RETURN(const ExpressionId value, expressions_.parse());
       macro.defaults.push_back(value);
@@ -264,6 +307,7 @@ Status StatementParser::parse_macro_body(Statement& macro, Names ends) {
   macro.names_caller = expressions_.set_names_caller(named_caller);
   if (macro.names_caller) expressions_.set_names_caller(true);
   loops_ = loops_around;
+  names_.close();
   reader_.take();  // the end
   return expect_statement_end();
 }

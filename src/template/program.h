@@ -15,6 +15,7 @@
 
 #include "stemma/ids.h"
 #include "template/builtin.h"
+#include "template/set_names.h"
 #include "template/value.h"
 
 namespace stemma::jinja {
@@ -113,6 +114,8 @@ struct Statement {
   std::vector<Branch> branches;
   std::vector<StatementId> body;
   std::vector<StatementId> otherwise;
+  SetNames::Scope body_scope = SetNames::kTemplate;  // where the body has one of its own
+  SetNames::Scope otherwise_scope = SetNames::kTemplate;
 };
 
 struct Program {
@@ -122,6 +125,7 @@ struct Program {
   std::vector<Expression> expressions;
   std::vector<Statement> statements;
   std::vector<StatementId> body;
+  std::vector<std::vector<std::string_view>> own_names;  // by scope, from its begin on
 
   const Expression& at(ExpressionId id) const { return expressions[id.index()]; }
   const Statement& at(StatementId id) const { return statements[id.index()]; }

@@ -11,6 +11,7 @@
 namespace stemma::jinja {
 
 Result<std::string> Renderer::run() {
+  begin_scope(SetNames::kTemplate);
   STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(program_.body));
   STEMMA_CHECK(flow == Flow::kNext, "the parser lets no break stand outside a loop");
   return std::move(output_);
@@ -26,8 +27,16 @@ Result<Renderer::Flow> Renderer::body(std::span<const StatementId> statements) {
   return Flow::kNext;
 }
 
-Result<Renderer::Flow> Renderer::scope(std::span<const StatementId> statements) {
+void Renderer::begin_scope(SetNames::Scope names) {
+  for (const std::string_view name : program_.own_names[names]) {
+    if (scopes_.find(name).is_defined()) scopes_.set(name, Value::undefined(name));
+  }
+}
+
+Result<Renderer::Flow> Renderer::scope(std::span<const StatementId> statements,
+                                       SetNames::Scope names) {
   scopes_.open();
+  begin_scope(names);
   STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(statements));
   scopes_.close();
   return flow;
@@ -58,7 +67,7 @@ Result<Renderer::Flow> Renderer::statement(const Statement& node) {
       status = call_with(node);
       break;
     case StatementKind::kScope:
-      return scope(node.body);
+      return scope(node.body, node.body_scope);
     case StatementKind::kIf:
       return branches(node);
     case StatementKind::kFor:
@@ -134,7 +143,8 @@ Result<Renderer::Flow> Renderer::loop(const Statement& node) {
   if (node.filter.valid()) passing.emplace(*this, node, *loop);
   STEMMA_ASSIGN_OR_RETURN(const bool completed, iterate(node, *loop));
   if (passing.has_value()) passing->end();
-  return completed ? Flow::kNext : scope(node.otherwise);
+  if (completed || node.otherwise.empty()) return Flow::kNext;
+  return scope(node.otherwise, node.otherwise_scope);
 }
 
 Result<bool> Renderer::iterate(const Statement& node, Loop& loop) {
@@ -147,6 +157,7 @@ Result<bool> Renderer::iterate(const Statement& node, Loop& loop) {
     loop.position = position;
     arena_.charge_steps(1);
     scopes_.open();
+    begin_scope(node.body_scope);
     scopes_.set("loop", Value::loop(&loop));
     STEMMA_RETURN_IF_ERROR(bind(node, loop.items[position]));
     STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(node.body));
@@ -191,9 +202,7 @@ Status Renderer::set_attribute(const Statement& node) {
 
 Status Renderer::set_text(const Statement& node) {
   const std::size_t begin = output_.size();
-  scopes_.open();
-  STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(node.body));
-  scopes_.close();
+  STEMMA_ASSIGN_OR_RETURN(const Flow flow, scope(node.body, node.body_scope));
   if (flow != Flow::kNext) {
     return error(node,
                  {ErrorCode::kUnsupported, "leaving a loop from a {% set %} is not supported"});
@@ -218,6 +227,7 @@ Status Renderer::call_with(const Statement& node) {
 Result<Value> Renderer::call_macro(const Macro& macro, const Arguments& arguments) {
   const std::size_t begin = output_.size();
   scopes_.open_at(macro.place);
+  begin_scope(macro.statement.body_scope);
   STEMMA_RETURN_IF_ERROR(bind_arguments(macro.statement, arguments));
   STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(macro.statement.body));
   STEMMA_CHECK(flow == Flow::kNext, "the parser lets no break stand outside a loop");

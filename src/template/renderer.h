@@ -33,7 +33,9 @@ class Renderer final : private MacroRenderer {
 
   Result<Flow> body(std::span<const StatementId> statements);
   // The same in a scope of its own.
-  Result<Flow> scope(std::span<const StatementId> statements);
+  Result<Flow> scope(std::span<const StatementId> statements, SetNames::Scope names);
+  // What the scope that begins sets before it reads it has no value in it yet.
+  void begin_scope(SetNames::Scope names);
   Result<Flow> statement(const Statement& node);
   Result<Flow> branches(const Statement& node);
   Result<Flow> loop(const Statement& node);

@@ -148,6 +148,33 @@ TEST(Renderer, Scope) {
   });
 }
 
+// As Jinja binds names, which it does before it renders: x is "ex" by the caller.
+TEST(Renderer, WhatAScopeSetsBeforeItReadsItIsItsOwnFromTheBegin) {
+  expect_all({
+      {"{% for i in [1] %}[{{ x }}]{% endfor %}{% set x = 1 %}{{ x }}", "[]1"},
+      {"{% set y %}[{{ x }}]{% endset %}{{ y }}{% set x = 1 %}{{ x }}", "[]1"},
+      {"{% set x %}[{{ x }}]{% endset %}{{ x }}", "[]"},
+      {"{% macro m() %}[{{ x }}]{% endmacro %}{{ m() }}{% set x = 1 %}{{ m() }}", "[][1]"},
+      {"{% for i in [1,2] %}{% for j in [1] %}[{{ x }}]{% endfor %}{% set x = i %}{{ x }}"
+       "{% endfor %}",
+       "[]1[]2"},
+  });
+}
+
+TEST(Renderer, WhatAScopeReadsFirstOrMayNotSetIsTheCallers) {
+  expect_all({
+      {"{{ x }}{% for i in [1] %}[{{ x }}]{% endfor %}{% set x = 1 %}", "ex[ex]"},
+      {"{% for i in [1] %}[{{ x }}]{% endfor %}{% set x = x ~ 1 %}{{ x }}", "[ex]ex1"},
+      {"{% for i in [1] %}[{{ x }}]{% endfor %}{% if true %}{% set x = 1 %}{% endif %}{{ x }}",
+       "[ex]1"},
+      {"{% for x in [1] %}{{ x }}{% endfor %}{{ x }}", "1ex"},
+      {"{% macro m(x) %}{{ x }}{% endmacro %}{{ m(1) }}{{ x }}", "1ex"},
+      {"{% set x = 1 %}{% for i in [1] %}{% for j in [1] %}{{ x }}{% endfor %}{% set x = 2 %}"
+       "{% endfor %}",
+       "1"},
+  });
+}
+
 TEST(Renderer, Arithmetic) {
   expect_all({
       {"{{ 1 + 2 * 3 - 4 }}", "3"},
