@@ -2,6 +2,9 @@
 
 import gc
 import pathlib
+import socket
+import sys
+import threading
 
 import numpy
 import pytest
@@ -339,3 +342,32 @@ def test_the_stub_of_a_life_over_tiers_is_the_documentations():
     text = (pathlib.Path(__file__).parents[2] / "docs/PYTHON.md").read_text()
     code = text.split("## Lower tiers")[1].split("```python\n")[1].split("```")[0]
     exec(compile(code, "docs/PYTHON.md", "exec"), {})
+
+
+def test_other_threads_run_while_a_cache_that_is_dropped_waits_for_a_store():
+    asked, dropping, ends = threading.Event(), threading.Event(), []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():  # never an answer
+        connection, _ = listener.accept()
+        connection.recv(1)
+        asked.set()
+        dropping.wait()
+        listener.close()
+        connection.close()
+        ends.append("server")
+
+    server = threading.Thread(target=serve)
+    server.start()
+    engines = [Engine(remote=f"redis://127.0.0.1:{listener.getsockname()[1]}")]
+    engines[0].cache.purge("ada")
+    engines[0].cache.poll_transfers()
+    asked.wait()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # from here on the other thread runs only where it is let
+    dropping.set()
+    engines.clear()
+    ends.append("cache")
+    sys.setswitchinterval(interval)
+    server.join()
+    assert ends == ["server", "cache"]

@@ -52,6 +52,8 @@ struct Core {
     }
     while (steps_in_flight > 0) kv->retire_step(last_step - --steps_in_flight);
     loans.close(*kv);
+    const OthersRun others_run;
+    kv.reset();  // which waits for what is under way to stores
   }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
