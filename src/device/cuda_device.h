@@ -119,6 +119,7 @@ struct CudaTraits {
   std::int64_t memory_bytes = 0;
   std::int64_t l2_bytes = 0;
   std::int64_t team_shared_bytes_max = 0;  // shared memory that one team can ask for
+  bool kernels_reach_pinned = true;        // memory that was given to pin; else copies alone do
   bool emulated = false;                   // no GPU: simt.h
 };
 
@@ -257,8 +258,8 @@ class CudaDevice {
   Result<CudaMemory> allocate(std::size_t size_bytes, CudaStream& stream);
   Result<PinnedMemory> allocate_pinned(std::size_t size_bytes);
 
-  // Lets copies and kernels use host memory that somebody else owns, until unpin. REQUIRES: whole
-  // pages.
+  // Lets copies and, where traits().kernels_reach_pinned, kernels use host memory that somebody
+  // else owns, until unpin. REQUIRES: whole pages.
   Status pin(void* bytes, std::size_t size_bytes);
   void unpin(void* bytes) noexcept;
 

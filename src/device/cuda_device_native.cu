@@ -249,6 +249,12 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   traits.memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem);
   traits.l2_bytes = properties.l2CacheSize;
   traits.team_shared_bytes_max = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin);
+  // Not on WSL, where what was registered has another address for kernels.
+  int reach = 0;
+  STEMMA_RETURN_IF_ERROR(status_of(
+      "cudaDeviceGetAttribute",
+      cudaDeviceGetAttribute(&reach, cudaDevAttrCanUseHostPointerForRegisteredMem, ordinal)));
+  traits.kernels_reach_pinned = reach != 0;
   if (traits.capability < kCapabilityMin) {
     return Error{ErrorCode::kUnsupported,
                  traits.name + ": compute capability " + std::to_string(traits.capability / 10) +

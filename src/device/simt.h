@@ -100,6 +100,7 @@ class Machine {
     std::size_t memory_bytes = std::size_t{1} << 30;
     int multiprocessors = 4;
     std::int64_t team_shared_bytes = 227 * 1024;  // that a team can have, as on Hopper
+    bool kernels_reach_pinned = true;             // CudaTraits; else a kernel that tries is stopped
     Watch watch = Watch::kSome;
     bool eager = false;  // do work when it is queued: for tests that look at speed, not at order
   };

@@ -249,6 +249,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   traits.memory_bytes = static_cast<std::int64_t>(runtime().options().memory_bytes);
   traits.l2_bytes = std::int64_t{1} << 20;
   traits.team_shared_bytes_max = simt::team_shared_bytes_max();
+  traits.kernels_reach_pinned = runtime().options().kernels_reach_pinned;
   traits.emulated = true;
   return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits), nullptr));
 }

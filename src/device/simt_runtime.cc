@@ -1,5 +1,7 @@
 #include "device/simt_runtime.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -90,10 +92,21 @@ void Runtime::run_kernel(const Grid& grid, const std::function<void()>& kernel) 
   if (kernels_left_.has_value() && (*kernels_left_)-- <= 0) failed_ = true;
   if (failed_) return;
   set_running_trace(trace_.get());
+  map_pinned(PROT_NONE);
   run_grid(grid, kernel, prng_());
+  map_pinned(PROT_READ | PROT_WRITE);
   set_running_trace(nullptr);
   if (trace_ != nullptr) trace_->end_kernel();
   ++kernels_;
+}
+
+void Runtime::map_pinned(int protection) const {
+  if (options_.kernels_reach_pinned) return;
+  for (const auto& [bytes, size_bytes] : pinned_) {
+    std::byte* const memory = const_cast<std::byte*>(bytes);
+    if (pinned_buffers.contains(memory)) continue;  // the device's own
+    STEMMA_CHECK(mprotect(memory, size_bytes, protection) == 0, "whole pages");
+  }
 }
 
 void* Runtime::try_allocate(std::size_t size_bytes, Stream& stream) {

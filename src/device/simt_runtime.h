@@ -93,6 +93,8 @@ class Runtime {
   void let_time_pass();
 
   void run_kernel(const Grid& grid, const std::function<void()>& kernel);
+  // Maps memory that was given to pin, or, where kernels do not reach it, does not while one runs.
+  void map_pinned(int protection) const;
 
   // nullptr if there is no room. Other streams may use it behind what is queued in this one.
   void* try_allocate(std::size_t size_bytes, Stream& stream);

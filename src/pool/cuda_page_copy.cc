@@ -67,6 +67,7 @@ Status queue_in(CudaStream& stream, const PageCopy& copy, PieceRows piece) {
 }  // namespace
 
 CopyWay best_way(const PageCopy& copy) {
+  if (!copy.images.in_reach) return CopyWay::kEngines;
   const std::int64_t layer_bytes = layer_bytes_of(copy);
   const bool large = layer_bytes >= kEnginePieceBytes * copy.piece_count &&
                      layer_bytes * copy.layers * copy.count >= kEngineCallBytes;

@@ -99,6 +99,12 @@ Status CudaPageMover::upload_tables() {
   return down_.stream.synchronize();
 }
 
+PageImages CudaPageMover::host_images() const {
+  PageImages images = images_of(host_);
+  images.in_reach = pool_.cuda_device().traits().kernels_reach_pinned;
+  return images;
+}
+
 PageCopy CudaPageMover::copy_of(const Batch& batch, const PageImages& images) const {
   PageCopy copy = whole_;
   copy.images = images;
@@ -161,7 +167,7 @@ Status CudaPageMover::queue_backup(std::span<const PageMove> moves, std::size_t 
   for (const PageMove& move : moves) *pair++ = {move.from.value(), move.to.value()};
   STEMMA_RETURN_IF_ERROR(down_.stream.copy_in(const_cast<PagePair*>(batch.device_pairs),
                                               batch.pairs.data(), batch.pairs.size_bytes()));
-  const PageCopy copy = copy_of(batch, images_of(host_));
+  const PageCopy copy = copy_of(batch, host_images());
   STEMMA_RETURN_IF_ERROR(queue_pages_out(down_.stream, copy, batch.pairs, best_way(copy)));
   return down_.stream.record(down_.events[turn]);
 }
@@ -171,7 +177,7 @@ void CudaPageMover::seal_backup(std::span<PageMove> moves, std::size_t turn) {
   if (moves.empty() || !down_.events[turn].wait().ok()) return;
   const auto layers = static_cast<std::size_t>(host_.layers());
   const Batch batch = backup_batch(moves, turn);
-  gather_sums(copy_of(batch, images_of(host_)));
+  gather_sums(copy_of(batch, host_images()));
   const std::uint32_t* sums = batch.sums;
   for (PageMove& move : moves) {
     host_.seal(move.to, move.key, {sums, layers});
@@ -241,7 +247,7 @@ CudaPageMover::Batch CudaPageMover::layer_batch(std::int64_t layer) {
 
 Status CudaPageMover::queue_layer(std::int64_t layer) {
   const Batch batch = layer_batch(layer);
-  const PageCopy copy = copy_of(batch, images_of(host_));
+  const PageCopy copy = copy_of(batch, host_images());
   STEMMA_RETURN_IF_ERROR(queue_pages_in(up_.stream, copy, batch.pairs, best_way(copy)));
   return up_.stream.record(up_.events[static_cast<std::size_t>(layer)]);
 }
@@ -250,7 +256,7 @@ Status CudaPageMover::queue_layer(std::int64_t layer) {
 bool CudaPageMover::settle_layer(std::span<PageMove> moves, std::int64_t layer) {
   if (!up_.events[static_cast<std::size_t>(layer)].wait().ok()) return false;
   const Batch batch = layer_batch(layer);
-  gather_sums(copy_of(batch, images_of(host_)));
+  gather_sums(copy_of(batch, host_images()));
   const std::uint32_t* const sums = batch.sums;
   for (std::size_t i = 0; i < listed_.size(); ++i) {
     PageMove& move = moves[listed_[i]];

@@ -1,7 +1,7 @@
 // CudaPageMover: pages between a CudaPool and a host pool whose memory is pinned for it.
 //
 // Small pieces are gathered and scattered by kernels that reach into the pinned memory themselves,
-// large ones are copied by engines (cuda_page_copy).
+// where they can (CudaTraits), large ones are copied by engines (cuda_page_copy).
 //
 // Sums are the device's, both ways. Down, that of the bytes before they cross the link, up, that of
 // the bytes behind it, compared with the one kept: what goes wrong on the link, in host memory, on
@@ -98,6 +98,7 @@ class CudaPageMover final : public PageMover {
   Status open_lane(Lane& lane, std::size_t pairs, std::size_t sums, std::size_t events);
   Status open_all();
   Status upload_tables();
+  PageImages host_images() const;
   PageCopy copy_of(const Batch& batch, const PageImages& images) const;
   std::int64_t turn_words() const;
   Batch backup_batch(std::span<const PageMove> moves, std::size_t turn);

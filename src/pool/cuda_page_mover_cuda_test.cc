@@ -86,6 +86,28 @@ class CudaPageMoverTest : public CudaPoolFixture {
   Heard heard_;
 };
 
+// Pinned memory may have another address for kernels than for the host.
+class MoverOutOfReach : public CudaPageMoverTest {
+ protected:
+  simt::Machine::Options machine_options() const override {
+    simt::Machine::Options options = CudaPageMoverTest::machine_options();
+    options.kernels_reach_pinned = false;
+    return options;
+  }
+};
+
+TEST_F(MoverOutOfReach, PagesGoAndComeBackByCopyEngines) {
+  make(small_shape());
+  back_up_all();
+  for (const PageMove& move : down_) EXPECT_TRUE(host_image(move) == twin_image(move.from));
+  std::vector<PageMove> up = all_up();
+  promote(up);
+  EXPECT_THAT(verdicts(up), Each(kDone));
+  for (std::size_t i = 0; i < up.size(); ++i) {
+    EXPECT_TRUE(cuda_image(up[i].to) == twin_image(down_[i].from));
+  }
+}
+
 TEST_F(CudaPageMoverTest, PagesGoAndComeBackBetweenAllLayoutsBothWays) {
   for (const KvShape& shape : {small_shape(), large_shape()}) {
     for (const KvLayout device : kAllLayouts) {

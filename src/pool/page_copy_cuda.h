@@ -38,6 +38,7 @@ struct PageImages {
   std::byte* begin = nullptr;
   std::int64_t layer_stride_bytes = 0;
   std::int64_t page_stride_bytes = 0;
+  bool in_reach = true;  // of kernels; else of copy engines alone
 };
 
 // A page of the pool and that of the images.
