@@ -47,6 +47,7 @@ void EventBuffer::clear() noexcept {
   entries_.clear();
   keys_.clear();
   tokens_.clear();
+  ends_history_ = false;
 }
 
 std::size_t EventBuffer::bytes() const noexcept {

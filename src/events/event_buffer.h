@@ -27,6 +27,9 @@ class EventBuffer final : public PrefixEventSink {
   bool begins_anew() const noexcept {
     return !empty() && entries_.front().kind == PrefixEvent::Kind::kCleared;
   }
+  // Nobody is to be told again of these events, nor of any before them.
+  void end_history() noexcept { ends_history_ = true; }
+  bool ends_history() const noexcept { return ends_history_; }
   // The events, in order; runs of pages in pieces, each behind the one before, of about
   // `places_max` tokens, a key being eight. REQUIRES: places_max >= 1.
   void for_each(std::int64_t places_max, FunctionRef<void(const PrefixEvent&)> visit) const;
@@ -48,6 +51,7 @@ class EventBuffer final : public PrefixEventSink {
   std::vector<Entry> entries_;
   std::vector<PageKey> keys_;
   std::vector<TokenId> tokens_;
+  bool ends_history_ = false;
 };
 
 }  // namespace stemma

@@ -161,7 +161,8 @@ void EventPublisher::pump(FunctionRef<void(PrefixEventSink&)> drain, FunctionRef
     return;
   }
   drain(next_);
-  if (next_.empty()) return;
+  if (std::exchange(history_ends_, false)) next_.end_history();
+  if (next_.empty() && !next_.ends_history()) return;
   anew_queued_ = next_.begins_anew() && next_.bytes() > kLargeBytes;
   STEMMA_CHECK(queue_.try_push(std::move(next_)), "only this thread fills the queue");
   next_ = spare_.try_pop().value_or(EventBuffer());
@@ -217,6 +218,9 @@ void EventPublisher::publish(const EventBuffer& events) {
     if (writer_.places() >= places_max) publish_batch();
   });
   if (!writer_.empty()) publish_batch();
+  if (!events.ends_history()) return;
+  publish_batch();  // of no events: the last one is always kept
+  sockets_->kept.forget_all_but_last();
 }
 
 void EventPublisher::publish_batch() {

@@ -79,6 +79,11 @@ class EventPublisher {
   // are the cache's drain_events and resend_events.
   void pump(FunctionRef<void(PrefixEventSink&)> drain, FunctionRef<void()> resend);
 
+  // The engine's thread: what was published, and what the next pump takes, is kept for nobody's
+  // replay any more, as it has the tokens of what was purged. Who lacks some of it is told
+  // everything anew.
+  void end_history() { history_ends_ = true; }
+
   // With the port that was bound.
   const std::string& endpoint() const noexcept { return endpoint_; }
   const std::string& replay_endpoint() const noexcept { return replay_endpoint_; }
@@ -110,6 +115,7 @@ class EventPublisher {
   // The engine's thread.
   EventBuffer next_;
   bool anew_queued_ = false;
+  bool history_ends_ = false;
 
   BoundedQueue<EventBuffer> queue_;
   BoundedQueue<EventBuffer> spare_;  // empty ones, on their way back

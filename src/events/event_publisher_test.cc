@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <map>
 #include <string>
+#include <vector>
 #include <zmq.hpp>
 
 #include "base/prng.h"
@@ -295,6 +296,36 @@ TEST(EventPublisher, WhoLacksWhatIsNotKeptIsToldEverythingAnew) {
   p.expect_equal_in_the_end();
   EXPECT_EQ(p.stream->counters().losses, 1);
   EXPECT_GE(metrics_of(*p.publisher).at("stemma_event_resends_total"), 2);
+}
+
+// What was purged is in the batches that were kept: nobody gets these any more.
+TEST(EventPublisher, BehindAnEndOfItsHistoryNothingOfItIsReplayed) {
+  Published p(small_cache(), {}, 12);
+  for (int i = 0; i < 50; ++i) {
+    p.life.step();
+    p.pump();
+  }
+  p.publisher->end_history();
+  p.pump();
+  p.wait_for_publisher();
+  std::vector<EventMessage> replayed;
+  ASSERT_TRUE(p.follower->replay(0, [&](const EventMessage& m) { replayed.push_back(m); }).ok());
+  ASSERT_EQ(replayed.size(), 1U) << "by the last one it is known to live on";
+  EXPECT_TRUE(read_event_batch(replayed[0].bytes).value().events.empty());
+  p.follow_anew();
+  p.expect_equal_in_the_end();
+}
+
+TEST(EventPublisher, WhoFollowsMissesNothingWhereTheHistoryEnds) {
+  Published p(small_cache(), {}, 13);
+  for (int i = 0; i < 200; ++i) {
+    p.life.step();
+    if (i % 20 == 0) p.publisher->end_history();
+    p.pump();
+    while (p.follower->follow(*p.stream, 0).value()) {
+    }
+  }
+  p.expect_equal_in_the_end();
 }
 
 TEST(EventPublisher, APublisherThatBeginsAnewIsNoticed) {

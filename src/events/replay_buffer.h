@@ -24,11 +24,11 @@ class ReplayBuffer {
   void add(zmq::message_t batch) {
     bytes_ += static_cast<std::int64_t>(batch.size());
     batches_.push_back(std::move(batch));
-    while (batches() > 1 && (batches() > batches_max_ || bytes_ > bytes_max_)) {
-      bytes_ -= static_cast<std::int64_t>(batches_.front().size());
-      batches_.pop_front();
-      ++first_;
-    }
+    while (batches() > 1 && (batches() > batches_max_ || bytes_ > bytes_max_)) drop_first();
+  }
+
+  void forget_all_but_last() {
+    while (batches() > 1) drop_first();
   }
 
   // The number of the oldest batch kept, and that of the next one to come.
@@ -43,6 +43,12 @@ class ReplayBuffer {
   std::int64_t bytes() const noexcept { return bytes_; }
 
  private:
+  void drop_first() {
+    bytes_ -= static_cast<std::int64_t>(batches_.front().size());
+    batches_.pop_front();
+    ++first_;
+  }
+
   std::int64_t batches_max_;
   std::int64_t bytes_max_;
   std::int64_t bytes_ = 0;

@@ -152,6 +152,7 @@ void ApiService::ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> 
         return true;
       }
       id = *purged;
+      if (events_or_null_ != nullptr) events_or_null_->end_history();
     }
     const std::optional<PurgeReport> report = engine.purge_report(id);
     const bool is_over = !report.has_value() || report->pending.empty();

@@ -78,7 +78,7 @@ ApiService::ApiService(ServedModel& model, ApiOptions options)
 
 ApiService::~ApiService() = default;
 
-void ApiService::attach(HttpServer& http, ServingLoop& loop, const EventPublisher* events_or_null) {
+void ApiService::attach(HttpServer& http, ServingLoop& loop, EventPublisher* events_or_null) {
   http_ = &http;
   events_or_null_ = events_or_null;
   loop_ = &loop;

@@ -72,7 +72,7 @@ class ApiService final : public HttpService {
   ~ApiService() override;
 
   // Whom answers go to and jobs come from; before the first request. Both must outlive it.
-  void attach(HttpServer& http, ServingLoop& loop, const EventPublisher* events_or_null = nullptr);
+  void attach(HttpServer& http, ServingLoop& loop, EventPublisher* events_or_null = nullptr);
 
   // See Preparation. Before the first request.
   Status share_prefixes(const std::string& file) { return preparation_.share_prefixes(file); }
@@ -226,7 +226,7 @@ class ApiService final : public HttpService {
   MonotonicClock clock_;
   HttpServer* http_ = nullptr;
   ServingLoop* loop_ = nullptr;
-  const EventPublisher* events_or_null_ = nullptr;
+  EventPublisher* events_or_null_ = nullptr;
   bool draining_ = false;
   Prng ids_;
   double started_s_;

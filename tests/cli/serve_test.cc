@@ -18,6 +18,8 @@
 
 #include "base/temp_directory.h"
 #include "cli/program.h"
+#include "events/event_follower.h"
+#include "events/event_wire.h"
 #include "http/http_client.h"
 #include "http/http_limits.h"
 #include "server/served_program.h"
@@ -81,6 +83,43 @@ TEST(Serve, SaltsOfOneTenantAreToldApartInWhatIsListed) {
   const std::string listing = run_stemma("inspect " + directory.file("disk")).out;
   for (const std::string& name : names)
     EXPECT_THAT(listing, testing::HasSubstr("\n" + name + "  1 "));
+}
+
+std::int64_t stored_in(const EventMessage& message) {
+  const WireBatch batch = read_event_batch(message.bytes).value();
+  return std::count_if(batch.events.begin(), batch.events.end(), [](const WireEvent& event) {
+    return event.kind == WireEvent::Kind::kStored;
+  });
+}
+
+// Whether it comes to so many events of stored pages, asked again and again.
+bool replays_in_the_end(EventFollower& follower, std::int64_t stored_events) {
+  constexpr int kRoundsMax = 10'000;
+  for (int round = 0; round < kRoundsMax; ++round) {
+    std::int64_t stored = 0;
+    const auto count = [&](const EventMessage& message) { stored += stored_in(message); };
+    if (follower.replay(0, count).ok() && stored == stored_events) return true;
+  }
+  return false;
+}
+
+// Batches of events have the tokens of what is cached, and wait for who asks for them again.
+TEST(Serve, WhatWasPurgedIsNotInTheEventsThatAreReplayed) {
+  const TempDirectory directory;
+  const std::string publish = "ipc://" + directory.file("publish");
+  const std::string replay = "ipc://" + directory.file("replay");
+  ServedProgram server({"--kv-bytes", "2MiB", "--events", publish, "--events-replay", replay});
+  auto client = HttpClient::connect({"127.0.0.1", server.port()});
+  auto follower =
+      EventFollower::open({.endpoint = publish, .replay_endpoint = replay, .topic = ""});
+  ASSERT_TRUE(client.ok() && follower.ok());
+  const std::string prompt = R"({"prompt":[5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21],)";
+  const auto answer = client->ask("POST", "/v1/completions", prompt + R"("max_tokens":1})");
+  ASSERT_TRUE(answer.ok() && answer->status == 200);
+  EXPECT_TRUE(replays_in_the_end(**follower, 1));
+  const auto purged = client->ask("DELETE", "/v1/cache", "");
+  ASSERT_TRUE(purged.ok() && purged->status == 200);
+  EXPECT_TRUE(replays_in_the_end(**follower, 0));
 }
 
 // Loading a model may take minutes. Here it is a prefix to share, whose one long word takes the
