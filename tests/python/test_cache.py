@@ -2,6 +2,7 @@
 
 import array
 import gc
+import sys
 import threading
 
 import numpy
@@ -259,3 +260,22 @@ def test_long_calls_let_other_threads_run():
         thread.join()
     assert cache.probe(text(0, 40_000)) == 39_984 and cache.stats()["locked_tokens"] == 0
     cache.audit()
+
+
+def test_other_threads_run_while_a_cache_is_opened():
+    opening, ends = threading.Event(), []
+
+    def wait():
+        opening.wait()
+        ends.append("thread")
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # from here on the other thread runs only where it is let
+    opening.set()
+    stemma.Cache(pages=1 << 22)
+    ends.append("cache")
+    sys.setswitchinterval(interval)
+    thread.join()
+    assert ends == ["thread", "cache"]

@@ -371,3 +371,29 @@ def test_other_threads_run_while_a_cache_that_is_dropped_waits_for_a_store():
     sys.setswitchinterval(interval)
     server.join()
     assert ends == ["server", "cache"]
+
+
+def test_of_two_threads_that_open_a_cache_over_tiers_one_has_them():
+    pool = stemma.Pool(layers=1, pages=1 << 16, page_size=PAGE_SIZE, heads=1, head_dim=8)
+    tiers, caches, refused = stemma.Tiers(pool, host_bytes=1 << 20), [], []
+
+    def open_cache():
+        try:
+            caches.append(stemma.Cache(pages=1 << 16, page_size=PAGE_SIZE, tiers=tiers))
+        except stemma.InvalidArgumentError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=open_cache) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(caches) == 1 and refused == ["tiers: another Cache has them"]
+
+
+def test_tiers_are_free_again_where_a_cache_was_not_opened():
+    pool = stemma.Pool(layers=1, pages=8, page_size=PAGE_SIZE, heads=1, head_dim=8)
+    tiers = stemma.Tiers(pool, host_bytes=1 << 20)
+    with pytest.raises(stemma.NotFoundError):
+        stemma.Cache(pages=8, page_size=PAGE_SIZE, tiers=tiers, host_eviction="none such")
+    stemma.Cache(pages=8, page_size=PAGE_SIZE, tiers=tiers)

@@ -183,32 +183,31 @@ class Hold {
   Sequence sequence_;
 };
 
-// Where the cache has pages that the pool has not, a copy would go beyond its end.
-void check_pool(const KvCacheOptions& options, const Tiers& tiers) {
-  const KvShape& shape = tiers.pool.cast<const Pool&>().pool->shape();
-  if (shape.pages != options.pages || shape.page_size != options.page_size) {
-    refuse("pages, page_size: must be those of the pool above the tiers");
-  }
-  if (!tiers.windowed_pool_or_none.is_none() && options.window_tokens > 0 &&
-      tiers.windowed_pool_or_none.cast<const Pool&>().pool->shape().pages !=
-          options.windowed_pages) {
-    refuse("windowed_pages: must be those of the windowed pool above the tiers");
-  }
-  if (tiers.taken) refuse("tiers: another Cache has them");
-  if (!tiers.opened_in.is_here()) refuse_child("tiers");
+// Which reads the file of host memory, if there is one.
+std::unique_ptr<KvCache> open_kv(const KvCacheOptions& options, LowerTiers* lower_or_null) {
+  const OthersRun others_run;
+  return value_of(KvCache::open(options, nullptr, lower_or_null));
 }
 
 Cache open_over(const KvCacheOptions& options, const py::object& tiers_or_none) {
   Cache made{std::make_unique<Core>()};
-  Tiers* const tiers = tiers_or_none.is_none() ? nullptr : &tiers_or_none.cast<Tiers&>();
-  if (tiers != nullptr) check_pool(options, *tiers);
-  LowerTiers* const lower = tiers == nullptr ? nullptr : tiers->tiers.get();
-  made.core->kv = value_of(KvCache::open(options, nullptr, lower));
+  if (tiers_or_none.is_none()) {
+    made.core->kv = open_kv(options, nullptr);
+  } else {
+    auto& tiers = tiers_or_none.cast<Tiers&>();
+    check_fit(options, tiers);
+    struct Claim {  // others that run meanwhile may ask for them
+      bool& taken;
+      bool is_kept = false;
+      ~Claim() { taken = is_kept; }
+    } claim{tiers.taken};
+    tiers.taken = true;
+    made.core->kv = open_kv(options, tiers.tiers.get());
+    claim.is_kept = true;
+    made.core->tiers_or_none = tiers_or_none;
+    made.core->pool_or_null = &tiers.pool.cast<const Pool&>();
+  }
   made.core->plain = *made.core->kv->try_open_namespace({});
-  made.core->tiers_or_none = tiers_or_none;
-  if (tiers == nullptr) return made;
-  tiers->taken = true;
-  made.core->pool_or_null = &tiers->pool.cast<const Pool&>();
   return made;
 }
 

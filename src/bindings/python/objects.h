@@ -143,6 +143,10 @@ void bind_tenants(py::class_<Cache>& cache);
 // Adds to the class what moves pages between tiers, and Promotion to the module.
 void bind_transfers(py::module_& module, py::class_<Cache>& cache);
 
+// Refuses tiers that another Cache has, or that are below other pools than a Cache with these
+// options has pages of.
+void check_fit(const KvCacheOptions& options, const Tiers& tiers);
+
 // Refuses what may not happen while a step is in flight, or while pages are lent.
 // REQUIRES: in turn.
 void check_no_step(const Core& core);

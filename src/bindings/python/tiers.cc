@@ -176,6 +176,21 @@ py::dict metrics(Cache& self) {
 
 }  // namespace
 
+// Where the cache has pages that the pool has not, a copy would go beyond its end.
+void check_fit(const KvCacheOptions& options, const Tiers& tiers) {
+  const KvShape& shape = tiers.pool.cast<const Pool&>().pool->shape();
+  if (shape.pages != options.pages || shape.page_size != options.page_size) {
+    refuse("pages, page_size: must be those of the pool above the tiers");
+  }
+  if (!tiers.windowed_pool_or_none.is_none() && options.window_tokens > 0 &&
+      tiers.windowed_pool_or_none.cast<const Pool&>().pool->shape().pages !=
+          options.windowed_pages) {
+    refuse("windowed_pages: must be those of the windowed pool above the tiers");
+  }
+  if (tiers.taken) refuse("tiers: another Cache has them");
+  if (!tiers.opened_in.is_here()) refuse_child("tiers");
+}
+
 bool Promotion::worth_waiting() const {
   return in_turn(core_, false, [this] { return id_.valid() && core_.kv->worth_waiting(id_); });
 }
