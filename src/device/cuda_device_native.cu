@@ -28,6 +28,27 @@ Status status_of(const char* what, cudaError_t error) {
   return Error{code, std::string(what) + ": " + cudaGetErrorString(error), 0};
 }
 
+// While it lives, what the thread does has nothing to do with recordings of other threads. By
+// default a thread that waits or asks for memory while another one records in CUDA's strictest
+// mode, as engines do, is refused, and what is recorded is void; that its copies are still on their
+// way, a refused wait would not say.
+class BesideRecordings {
+ public:
+  BesideRecordings() noexcept { exchange(); }
+  ~BesideRecordings() { exchange(); }
+  BesideRecordings(const BesideRecordings&) = delete;
+  BesideRecordings& operator=(const BesideRecordings&) = delete;
+
+ private:
+  void exchange() noexcept {
+    ignore_error(status_of("cudaThreadExchangeStreamCaptureMode",
+                           cudaThreadExchangeStreamCaptureMode(&mode_)),
+                 "the mode is what it was");
+  }
+
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeThreadLocal;  // the other one
+};
+
 cudaStream_t native_stream(const void* raw) {
   return static_cast<cudaStream_t>(const_cast<void*>(raw));
 }
@@ -103,12 +124,14 @@ void release_memory(void* bytes, void* stream) noexcept {
 }
 
 void release_pinned(void* bytes, void*) noexcept {
+  const BesideRecordings beside;
   ignore_error(status_of("cudaFreeHost", cudaFreeHost(bytes)), "nothing is left to be told");
 }
 
 }  // namespace cuda_detail
 
 Result<bool> CudaEvent::done() const {
+  const BesideRecordings beside;
   const cudaError_t error = cudaEventQuery(native_event(*this));
   if (error == cudaErrorNotReady) return false;
   STEMMA_RETURN_IF_ERROR(status_of("cudaEventQuery", error));
@@ -116,6 +139,7 @@ Result<bool> CudaEvent::done() const {
 }
 
 Status CudaEvent::wait() const {
+  const BesideRecordings beside;
   return status_of("cudaEventSynchronize", cudaEventSynchronize(native_event(*this)));
 }
 
@@ -178,6 +202,7 @@ Status CudaStream::wait_for(const CudaEvent& event) {
 }
 
 Status CudaStream::synchronize() {
+  const BesideRecordings beside;
   return status_of("cudaStreamSynchronize", cudaStreamSynchronize(native_stream(raw())));
 }
 
@@ -311,6 +336,7 @@ Result<CudaEvent> CudaDevice::make_sleeper() {
 
 Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stream) {
   if (size_bytes == 0) return CudaMemory();
+  const BesideRecordings beside;
   const auto too_much = [&] {
     return Error{ErrorCode::kOutOfMemory,
                  "cannot allocate " + std::to_string(size_bytes) + " bytes of GPU memory", 0};
@@ -327,6 +353,7 @@ Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stre
 
 Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
   if (size_bytes == 0) return PinnedMemory();
+  const BesideRecordings beside;
   STEMMA_RETURN_IF_ERROR(use_in_thread());  // else a context is made on the first device for it
   void* bytes = nullptr;
   STEMMA_RETURN_IF_ERROR(
@@ -336,11 +363,13 @@ Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
 }
 
 Status CudaDevice::pin(void* bytes, std::size_t size_bytes) {
+  const BesideRecordings beside;
   STEMMA_RETURN_IF_ERROR(use_in_thread());
   return status_of("cudaHostRegister", cudaHostRegister(bytes, size_bytes, cudaHostRegisterMapped));
 }
 
 void CudaDevice::unpin(void* bytes) noexcept {
+  const BesideRecordings beside;
   ignore_error(status_of("cudaHostUnregister", cudaHostUnregister(bytes)),
                "nothing is left to be told");
 }
