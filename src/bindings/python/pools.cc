@@ -386,12 +386,14 @@ void bind_pools(py::module_& module) {
            "heads: of K and V; dtype: \"f32\", \"f16\", \"bf16\", \"fp8_e4m3\", \"fp8_e5m2\", "
            "\"int8\"; layout: \"layer_first\" or \"page_first\"; kind: \"mha\", or \"mla\" with "
            "latent_dim columns of a row that are V too; device: \"cpu\", \"cuda\" or \"cuda:N\".")
-      .def("store", &store, py::arg("layer"), py::arg("slots"), py::arg("k"),
-           py::arg("v") = py::none(), py::arg("stream") = 0,
-           "Writes row i of k and v, [rows, heads, head_dim] of f32, f16 or bf16, to slot "
-           "slots[i] = page * page_size + offset. Nothing is written unless all is right.\n\n"
-           "Of a pool on a GPU all three lie there, and it is queued on `stream` "
-           "(torch.cuda.current_stream().cuda_stream); slots outside the pool are left out.")
+      .def(
+          "store", &store, py::arg("layer"), py::arg("slots"), py::arg("k"),
+          py::arg("v") = py::none(), py::arg("stream") = 0,
+          "Writes row i of k and v, [rows, heads, head_dim], to slot slots[i] = page * page_size + "
+          "offset: of the pool's dtype or f32; where that has 8 bits, of f32, f16 or bf16. Nothing "
+          "is written unless all is right.\n\n"
+          "Of a pool on a GPU all three lie there, and it is queued on `stream` "
+          "(torch.cuda.current_stream().cuda_stream); slots outside the pool are left out.")
       .def("copy_page", &copy_page, py::arg("from_page"), py::arg("to_page"), py::arg("stream") = 0,
            "Copies all of a page; on a GPU it is queued on `stream`.")
       .def(
