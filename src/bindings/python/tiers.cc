@@ -264,8 +264,10 @@ void bind_transfers(py::module_& module, py::class_<Cache>& cache) {
            "The step has ended, and with it what Sequence.lend lent: whether all of it came right. "
            "If not, nothing computed in the step may be used, and each Sequence holds what is "
            "published of its text. No step is in flight.")
-      .def("settle", &settle, py::arg("us_max") = kYearUs,
-           "Copies down what Tiers lack, and waits for it: before the end. No step is in flight.")
+      .def(
+          "settle", &settle, py::arg("us_max") = kYearUs,
+          "Copies down what Tiers lack, and waits for it, and for stores to confirm purges, us_max "
+          "at most: before the end. A server that is down confirms none. No step is in flight.")
       .def("begin_step", &begin_step,
            "Pages that are freed from now on stay as they are until the step retires: for engines "
            "whose kernels run later. Its number.")
