@@ -49,7 +49,8 @@ STEMMA_API stemma_status stemma_cuda_pool_copy_page(stemma_pool* pool, int32_t f
                                                     void* stream);
 
 // What is queued on `stream` by now uses the pool: pages go down to lower tiers after it. Once a
-// step, before stemma_commit or stemma_finish; the last call counts. Pages that a request gives up
+// step, before stemma_commit or stemma_finish; the last call counts. UNSUPPORTED while the stream
+// records a graph: call it behind each launch of that. Pages that a request gives up
 // are others' at once, or between stemma_step_begin and _retire when the stream has done.
 STEMMA_API stemma_status stemma_cuda_pool_record_use(stemma_pool* pool, void* stream);
 

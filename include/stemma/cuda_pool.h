@@ -52,7 +52,7 @@ class CudaKvPool : public KvPool {
   virtual Status copy_page_on(void* stream, PageId from, PageId to) = 0;
 
   // What is queued on `stream` by now uses the pool: pages are copied to lower tiers after it. The
-  // last call counts.
+  // last call counts. kUnsupported while the stream records a graph: call it behind each launch.
   virtual Status record_use(void* stream) = 0;
 };
 

@@ -56,6 +56,17 @@ cudaEvent_t native_event(const CudaEvent& event) {
   return static_cast<cudaEvent_t>(event.raw());
 }
 
+// Of a stream that records, an event would stand for what is recorded: who waits for it, on
+// whatever stream, becomes part of the recording, and who waits on the stream for another one ends
+// it.
+Status check_not_recording(const CudaStream& stream) {
+  cudaStreamCaptureStatus recording = cudaStreamCaptureStatusNone;
+  STEMMA_RETURN_IF_ERROR(status_of("cudaStreamIsCapturing",
+                                   cudaStreamIsCapturing(native_stream(stream.raw()), &recording)));
+  if (recording == cudaStreamCaptureStatusNone) return {};
+  return Error{ErrorCode::kUnsupported, "an event while a stream records", 0};
+}
+
 // The runtime would copy pageable memory in its own time and order.
 Status check_pinned(const void* host) {
   cudaPointerAttributes attributes = {};
@@ -193,10 +204,12 @@ Status CudaStream::fill(void* device, std::uint8_t value, std::size_t size_bytes
 }
 
 Status CudaStream::record(CudaEvent& event) {
+  STEMMA_RETURN_IF_ERROR(check_not_recording(*this));
   return status_of("cudaEventRecord", cudaEventRecord(native_event(event), native_stream(raw())));
 }
 
 Status CudaStream::wait_for(const CudaEvent& event) {
+  STEMMA_RETURN_IF_ERROR(check_not_recording(*this));
   return status_of("cudaStreamWaitEvent",
                    cudaStreamWaitEvent(native_stream(raw()), native_event(event), 0));
 }

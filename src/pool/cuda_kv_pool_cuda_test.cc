@@ -56,6 +56,15 @@ class EnginesPool : public CudaPoolFixture {
   std::unique_ptr<CudaKvPool> pool_;
 };
 
+// An event of a recording would draw whoever waits for it into that.
+TEST_F(EnginesPool, IsNotSaidToBeUsedByWhatIsRecorded) {
+  ASSERT_TRUE(stream().begin_recording().ok());
+  const Status used = pool_->record_use(stream().raw());
+  ASSERT_TRUE(stream().end_recording().ok());
+  EXPECT_EQ(used.error().code, ErrorCode::kUnsupported);
+  EXPECT_TRUE(pool_->record_use(stream().raw()).ok());
+}
+
 TEST_F(EnginesPool, TakesRowsFromAStreamOfTheEngines) {
   const std::vector<std::int64_t> slots = {5, 30, -1};
   const CudaMemory places = upload(slots);
