@@ -33,8 +33,9 @@ class Hold {
   // Takes a sequence, if there is one, to where it stays: moving it later, out of turn, would
   // change what the cache knows of it amid a call of another thread. REQUIRES: in turn.
   bool try_hold(std::optional<Sequence> begun) {
-    if (begun.has_value()) sequence_ = *std::move(begun);
-    return begun.has_value();
+    if (!begun.has_value()) return false;
+    sequence_ = *std::move(begun);
+    return true;
   }
 
   void close() {
