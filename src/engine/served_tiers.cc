@@ -36,7 +36,7 @@ Result<std::string> disk_directory(const ServedTierOptions& options) {
   std::error_code error;
   std::filesystem::create_directory(options.disk_directory, error);
   if (!error) return options.disk_directory + "/" + rank_name(options);
-  return Error{ErrorCode::kIo, options.disk_directory + ": " + error.message(), error.value()};
+  return Error{ErrorCode::kIo, options.disk_directory, error.value()};
 }
 
 std::string host_file(const ServedTierOptions& options) {

@@ -79,7 +79,7 @@ Status HttpLoop::listen(const HttpServerOptions& options) {
   if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
   if (!error) port_ = acceptor_.local_endpoint(error).port();
   if (error) {
-    return Error{ErrorCode::kIo, endpoint_text(options) + ": " + error.message(), error.value()};
+    return Error{ErrorCode::kIo, "cannot listen on " + endpoint_text(options), error.value()};
   }
   asio::co_spawn(io_, accept_all(), [](const std::exception_ptr& raised) {
     STEMMA_CHECK(raised == nullptr, "accepting reports errors as values");

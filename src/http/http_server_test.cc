@@ -202,7 +202,8 @@ TEST(HttpServer, ListensOnLocalhostAndOnIpv6) {
   const auto server = HttpServer::open(options, service);
   if (!server.ok()) GTEST_SKIP() << "no IPv6 here: " << server.error().detail;
   options.port = (*server)->port();
-  EXPECT_TRUE(HttpServer::open(options, service).error().detail.starts_with("[::1]:"));
+  EXPECT_TRUE(HttpServer::open(options, service).error().detail.find("[::1]:") !=
+              std::string::npos);
 }
 
 TEST(HttpServer, SaysWhichAddressCannotBeHad) {
@@ -216,8 +217,9 @@ TEST(HttpServer, SaysWhichAddressCannotBeHad) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, ErrorCode::kIo);
   EXPECT_EQ(second.error().sys_errno, EADDRINUSE);
-  EXPECT_EQ(second.error().detail,
-            "127.0.0.1:" + std::to_string(options.port) + ": Address already in use");
+  EXPECT_EQ(second.error().detail, "cannot listen on 127.0.0.1:" + std::to_string(options.port));
+  const std::string line = to_string(second.error());
+  EXPECT_EQ(line.find("in use"), line.rfind("in use")) << "it is said once: " << line;
   options.address = "nowhere";
   EXPECT_EQ(HttpServer::open(options, service).error().code, ErrorCode::kInvalidArgument);
 }
