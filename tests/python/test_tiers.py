@@ -265,6 +265,11 @@ def test_steps_in_flight_are_bounded():
             cache.begin_step()
 
 
+# Nothing interrupts it, and a server that is down confirms no purge.
+def test_settle_is_bounded_unless_it_is_told_otherwise():
+    assert "us_max: int = 30000000" in stemma.Cache.settle.__doc__
+
+
 def test_metrics_tell_what_moved():
     engine = Engine()
     engine.compute(PROMPT)

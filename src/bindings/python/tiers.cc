@@ -19,6 +19,10 @@ namespace stemma::python {
 
 namespace {
 
+// How long the end waits, unless Python says: nothing interrupts it, and a server that is down
+// never confirms what was purged.
+constexpr std::int64_t kSettleUs = 30'000'000;
+
 // As the page allocator bounds them.
 constexpr std::int64_t kStepsInFlightMax = 16;
 
@@ -265,7 +269,7 @@ void bind_transfers(py::module_& module, py::class_<Cache>& cache) {
            "If not, nothing computed in the step may be used, and each Sequence holds what is "
            "published of its text. No step is in flight.")
       .def(
-          "settle", &settle, py::arg("us_max") = kYearUs,
+          "settle", &settle, py::arg("us_max") = kSettleUs,
           "Copies down what Tiers lack, and waits for it, and for stores to confirm purges, us_max "
           "at most: before the end. A server that is down confirms none. No step is in flight.")
       .def("begin_step", &begin_step,
