@@ -245,6 +245,34 @@ TEST_F(RedisFaultsTest, WhatServersSayInsteadOfPages) {
   EXPECT_EQ(metric(*store, "redirects_total"), 0) << "one server has nobody to send us to";
 }
 
+TEST_F(RedisFaultsTest, AFullServerIsNotSentEveryPageAgain) {
+  std::atomic<const char*> answer = "-OOM command not allowed\r\n";
+  FakeRedis server(FakeRedis::with_pong([&](const Words&) { return Answer{answer.load()}; }));
+  RedisPageStoreOptions options = patient_options(server);
+  const auto asks_again = open_store(options);
+  options.full_pause_us = kLongUs;
+  const auto rests = open_store(options);
+  for (const auto* store : {&asks_again, &rests}) EXPECT_EQ(write(**store, 0, 3), "rrr");
+  const std::int64_t commands = server.commands();
+  EXPECT_EQ(write(*rests, 0, 3), "rrr");
+  EXPECT_EQ(server.commands(), commands);
+  EXPECT_EQ(metric(*rests, "refused_pages_total"), 6);
+  answer = "+OK\r\n";
+  EXPECT_EQ(write(*asks_again, 0, 3), "ddd") << "its pause is over";
+}
+
+TEST_F(RedisFaultsTest, AServerThatTakesSomePagesIsNotFull) {
+  std::atomic<std::int64_t> asked = 0;
+  FakeRedis server(FakeRedis::with_pong([&](const Words&) {
+    return Answer{++asked % 3 == 0 ? "+OK\r\n" : "-OOM command not allowed\r\n"};
+  }));
+  RedisPageStoreOptions options = patient_options(server);
+  options.full_pause_us = kLongUs;
+  const auto store = open_store(options);
+  EXPECT_EQ(write(*store, 0, 3), "rrd");
+  EXPECT_EQ(write(*store, 0, 3), "rrd");
+}
+
 TEST_F(RedisFaultsTest, AServerThatLoadsOpensTheBreaker) {
   FakeRedis server([](const Words&) { return Answer{"-LOADING\r\n"}; });
   const auto store = open_store(options_for(server.url()));

@@ -84,6 +84,7 @@ class RedisFixture : public ::testing::Test {
     options.operation_us_max = kLongUs;
     options.connect_us_max = 5'000'000;
     options.refresh_us = 0;
+    options.full_pause_us = 0;
     return options;
   }
   std::unique_ptr<RedisPageStore> open_store(const RedisPageStoreOptions& options) {

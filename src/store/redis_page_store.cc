@@ -38,6 +38,15 @@ bool is_known(const RedisCommand& command) {
   return command.answered && command.reply.kind == RespKind::kInteger;
 }
 
+// Whether no server of these has room.
+bool found_no_room(std::span<const RedisCommand> commands) {
+  const auto no_room = [](const RedisCommand& command) {
+    return command.answered && command.reply.kind == RespKind::kError &&
+           redis_error_kind(command.reply.text) == RedisErrorKind::kNoRoom;
+  };
+  return !commands.empty() && std::all_of(commands.begin(), commands.end(), no_room);
+}
+
 PageVerdict write_verdict(const RedisCommand& command) {
   if (!command.answered) return PageVerdict::kFailed;
   if (command.reply.kind != RespKind::kError) return PageVerdict::kDone;
@@ -74,6 +83,7 @@ RedisPageStore::RedisPageStore(const RedisPageStoreOptions& options, const Redis
                                const Clock& clock)
     : clock_(clock),
       operation_us_max_(options.operation_us_max),
+      full_pause_us_(options.full_pause_us),
       where_(redacted(url)),
       ttl_s_(options.ttl_s == 0 ? "" : std::to_string(options.ttl_s)),
       prefix_(kPrefix),
@@ -193,11 +203,12 @@ void RedisPageStore::write(std::span<PageWrite> writes, std::int64_t deadline_us
   std::vector<FrameTag> tags(writer_.seal ? writes.size() : 0);
   std::vector<RedisCommand> commands;
   std::vector<PageWrite*> sent;
+  const bool rests = clock_.now_us() < full_until_us_;
   names.reserve(writes.size());
   for (PageWrite& write : writes) {
     STEMMA_CHECK(!write.frame.empty(), "a frame has bytes");
     write.verdict = PageVerdict::kRefused;
-    if (write.frame.size() + sizeof(FrameTag) > kValueBytesMax) continue;
+    if (rests || write.frame.size() + sizeof(FrameTag) > kValueBytesMax) continue;
     names.push_back(value_name(write.key.bytes));
     commands.push_back(set_command(names.back(), write.frame, ttl_s_));
     if (writer_.seal) {
@@ -208,6 +219,7 @@ void RedisPageStore::write(std::span<PageWrite> writes, std::int64_t deadline_us
   }
   writer_.servers.run(commands, deadline_us);
   for (std::size_t i = 0; i < sent.size(); ++i) sent[i]->verdict = write_verdict(commands[i]);
+  if (found_no_room(commands)) full_until_us_ = clock_.now_us() + full_pause_us_;
   for (const PageWrite& write : writes) {
     const bool is_done = write.verdict == PageVerdict::kDone;
     const bool is_refused = write.verdict == PageVerdict::kRefused;

@@ -16,7 +16,9 @@
 // ACL must allow these, for `stemma:*`.
 //
 // A server that is down, slow or mad is a miss (I9): one deadline covers a call, and a breaker a
-// server keeps later calls from waiting. The servers are not asked anything before the first call.
+// server keeps later calls from waiting. One that is full and gives nothing up is not sent every
+// page again and again: for a while pages are refused here. The servers are not asked anything
+// before the first call.
 //
 // A purge asks every server that has values for all names of ours, and of each value for as much of
 // its header as says whose it is and where in its text: a seal does not hide that. Values of
@@ -75,6 +77,8 @@ struct RedisPageStoreOptions {
   std::int64_t connect_us_max = 250'000;
   std::int64_t refresh_us = 250'000;
   BreakerOptions breaker;  // one a server and lane
+  // For how long nothing is written behind a call of which no page found room.
+  std::int64_t full_pause_us = 1'000'000;
   // Values are sealed with it; empty: they are not.
   std::string secret;
   // Part of the name of every value: engines with other parts, or none, keep to their own values.
@@ -208,6 +212,7 @@ class RedisPageStore final : public PageStore {
 
   const Clock& clock_;
   const std::int64_t operation_us_max_;
+  const std::int64_t full_pause_us_;
   const std::string where_;
   const std::string ttl_s_;  // digits; empty: no expiry
   std::string prefix_;
@@ -216,6 +221,7 @@ class RedisPageStore final : public PageStore {
   Lane reader_;
   Lane writer_;
   std::optional<Purge> purge_or_none_;  // of the writer
+  std::int64_t full_until_us_ = 0;      // likewise: nothing is written before
 
   std::mutex descriptions_mutex_;
   std::vector<std::pair<NamespaceDigest, std::string>> descriptions_;
