@@ -1,6 +1,5 @@
 #include "openai/call_json.h"
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <utility>
@@ -73,22 +72,11 @@ bool is_json_object(std::string_view text) {
 }
 
 std::size_t end_of_json_value(std::string_view json, std::size_t at) {
-  std::int64_t depth = 0;
-  while (at < json.size()) {
-    const char byte = json[at];
-    if (byte == '"') {
-      at = end_of_text(json, at);
-      if (at == kNone) return kNone;
-      if (depth == 0) return at;
-      continue;
-    }
-    const bool closes = byte == '}' || byte == ']';
-    if (depth == 0 && (closes || byte == ',')) return at;  // behind a number or a word
-    depth += byte == '{' || byte == '[' ? 1 : closes ? -1 : 0;
-    ++at;
-    if (closes && depth == 0) return at;
-  }
-  return kNone;
+  const std::string_view value = json.substr(at);
+  if (value.starts_with('"')) return end_of_text(json, at);
+  if (!value.starts_with('{') && !value.starts_with('[')) return json.find_first_of(",}]", at);
+  const std::size_t bytes = JsonValueSearch().find_end(value);
+  return bytes == kNone ? kNone : at + bytes;
 }
 
 std::optional<ToolCall> call_of_object(std::string_view text) {

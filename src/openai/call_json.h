@@ -24,7 +24,8 @@ struct ToolCall {
 // Whether a text is an object of JSON, to its last byte.
 bool is_json_object(std::string_view text);
 
-// Where the value of JSON that begins at `at` ends, whatever is in it; npos: nowhere.
+// Where the value of JSON that begins at `at` ends; npos: nowhere. A number or a word ends before
+// what stands behind it in an object or an array.
 std::size_t end_of_json_value(std::string_view json, std::size_t at);
 
 // The call that such an object says, with "arguments" or "parameters", that are an object or a text
