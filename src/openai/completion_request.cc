@@ -276,6 +276,18 @@ void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optiona
   request.add_generation_prompt = begins_answer.value_or(!request.continue_final_message);
 }
 
+RequestRules rules_of_templates(const ChatTemplate* plain_or_null,
+                                const ChatTemplate* with_tools_or_null) {
+  RequestRules rules;
+  if (plain_or_null != nullptr) rules.message_form = message_form_of(*plain_or_null);
+  if (with_tools_or_null == plain_or_null) {
+    rules.message_form_with_tools = rules.message_form;
+  } else if (with_tools_or_null != nullptr) {
+    rules.message_form_with_tools = message_form_of(*with_tools_or_null);
+  }
+  return rules;
+}
+
 RenderOptions render_options_of(const CompletionRequest& request) {
   RenderOptions options;
   options.add_generation_prompt = request.add_generation_prompt;

@@ -42,6 +42,11 @@ struct RequestRules {
 
 enum class CompletionKind : std::uint8_t { kChat, kText };
 
+// Those that say in which forms these templates print messages, that of chats without tools and
+// with; nullptr: there is none. Each is tried once.
+RequestRules rules_of_templates(const ChatTemplate* plain_or_null,
+                                const ChatTemplate* with_tools_or_null);
+
 // A prompt as text or as tokens.
 using PromptText = std::variant<std::string, std::vector<TokenId>>;
 

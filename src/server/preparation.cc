@@ -76,17 +76,14 @@ ApiError too_long(const CompletionRequest& request, std::string message) {
 
 Preparation::Preparation(const ServedModel& model, std::string model_name, std::int64_t answers_max)
     : model_(model), model_name_(std::move(model_name)) {
+  const ChatTemplate* const plain_or_null = model.chat_template_or_null(/*has_tools=*/false);
+  const ChatTemplate* const with_tools_or_null = model.chat_template_or_null(/*has_tools=*/true);
+  rules_ = rules_of_templates(plain_or_null, with_tools_or_null);
   rules_.vocab_tokens = model.vocab_tokens();
   rules_.copies_max = std::min(answers_max, ServingLoop::kPromptsMax);
   rules_.defaults = defaults_of(model.generation());
-  if (const ChatTemplate* const chat = model.chat_template_or_null(/*has_tools=*/false)) {
-    shown_ = shown_by(*chat);
-    rules_.message_form = message_form_of(*chat);
-  }
-  if (const ChatTemplate* const chat = model.chat_template_or_null(/*has_tools=*/true)) {
-    shown_with_tools_ = shown_by(*chat);
-    rules_.message_form_with_tools = message_form_of(*chat);
-  }
+  if (plain_or_null != nullptr) shown_ = shown_by(*plain_or_null);
+  if (with_tools_or_null != nullptr) shown_with_tools_ = shown_by(*with_tools_or_null);
 }
 
 Preparation::Shown Preparation::shown_by(const ChatTemplate& chat) {

@@ -297,17 +297,6 @@ std::map<std::string, std::string> adapters_of(const py::dict& options) {
   return field<std::map<std::string, std::string>>(options, "adapters");
 }
 
-RequestRules chat_rules(const ServedModel& model) {
-  RequestRules rules;
-  if (const ChatTemplate* const chat = model.chat_template_or_null(/*has_tools=*/false)) {
-    rules.message_form = message_form_of(*chat);
-  }
-  if (const ChatTemplate* const chat = model.chat_template_or_null(/*has_tools=*/true)) {
-    rules.message_form_with_tools = message_form_of(*chat);
-  }
-  return rules;
-}
-
 LocalEngine open_engine(const std::string& model, const py::dict& options) {
   ServedModelOptions wanted;
   check_zero_free(model, "model");
@@ -351,7 +340,8 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   core->generation = core->model->generation();
   core->digest = core->model->namespace_digest();
   core->context_tokens = core->model->context_tokens();
-  core->chats = chat_rules(*core->model);
+  core->chats = rules_of_templates(core->model->chat_template_or_null(/*has_tools=*/false),
+                                   core->model->chat_template_or_null(/*has_tools=*/true));
   return LocalEngine(std::move(core));
 }
 
