@@ -3,10 +3,10 @@
 #include <cuda_runtime.h>
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -103,6 +103,37 @@ Result<cudaMemPool_t> make_reserve(int ordinal) {
 
 // Compiled for the GPUs that all kernels are compiled for but those of hopper_*.cu.
 __global__ void no_work() {}
+
+// What launches want to know of the thread's device.
+struct LaunchTraits {
+  bool begins_early = false;
+  int team_shared_bytes = 0;
+};
+
+LaunchTraits ask_launch_traits(int device) {
+  constexpr int kAwaitingPtx = 90;  // from which on await_turn is an instruction
+  cudaFuncAttributes attributes = {};
+  const Status asked =
+      status_of("cudaFuncGetAttributes", cudaFuncGetAttributes(&attributes, no_work));
+  LaunchTraits traits = {.begins_early = asked.ok() && attributes.ptxVersion >= kAwaitingPtx};
+  ignore_error(status_of("cudaDeviceGetAttribute",
+                         cudaDeviceGetAttribute(&traits.team_shared_bytes,
+                                                cudaDevAttrMaxSharedMemoryPerBlockOptin, device)),
+               "no memory fits nothing");
+  return traits;
+}
+
+// They are asked once a device.
+LaunchTraits launch_traits() {
+  constexpr int kDevicesMax = 64;
+  static std::array<std::once_flag, std::size_t{kDevicesMax}> once;
+  static std::array<LaunchTraits, std::size_t{kDevicesMax}> all;
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= kDevicesMax) return {};
+  const auto place = static_cast<std::size_t>(device);
+  std::call_once(once[place], [&] { all[place] = ask_launch_traits(device); });
+  return all[place];
+}
 
 }  // namespace
 
@@ -243,20 +274,11 @@ Status CudaStream::replay(const CudaGraph& graph) {
 }
 
 bool can_begin_early() {
-  enum Answer : int { kUnknown, kNo, kYes };
-  constexpr int kDevicesMax = 64;
-  constexpr int kAwaitingPtx = 90;  // from which on await_turn is an instruction
-  static std::array<std::atomic<Answer>, std::size_t{kDevicesMax}> answers = {};
-  int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess || device >= kDevicesMax) return false;
-  std::atomic<Answer>& answer = answers[static_cast<std::size_t>(device)];
-  if (answer == kUnknown) {
-    cudaFuncAttributes attributes = {};
-    const Status asked =
-        status_of("cudaFuncGetAttributes", cudaFuncGetAttributes(&attributes, no_work));
-    answer = asked.ok() && attributes.ptxVersion >= kAwaitingPtx ? kYes : kNo;
-  }
-  return answer == kYes;
+  return launch_traits().begins_early;
+}
+
+std::int64_t team_shared_bytes_max() {
+  return launch_traits().team_shared_bytes;
 }
 
 int CudaDevice::count() noexcept {

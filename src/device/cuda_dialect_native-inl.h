@@ -227,14 +227,7 @@ inline cudaError_t share_memory_alike(const void* kernel) {
 bool can_begin_early();
 
 // 0 where there is no device.
-inline std::int64_t team_shared_bytes_max() {
-  int device = 0;
-  int bytes = 0;
-  const bool known = cudaGetDevice(&device) == cudaSuccess &&
-                     cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                                            device) == cudaSuccess;
-  return known ? bytes : 0;
-}
+std::int64_t team_shared_bytes_max();
 
 // Queues a kernel. kInternal with the runtime's words if it cannot be launched.
 template <typename... Parameters, typename... Arguments>
