@@ -251,9 +251,8 @@ TEST_F(AddExpertsCudaTest, ShapesThatThereAreNoKernelsForAreRefused) {
   EXPECT_EQ(add_experts(stream(), {.hidden = 12}).error().code, ErrorCode::kInvalidArgument);
 }
 
-// Shared memory of a team of GPUs of data centres, and of others.
+// Shared memory of a team of GPUs of data centres.
 constexpr std::int64_t kLargeTeam = 227 * 1024;
-constexpr std::int64_t kSmallTeam = 99 * 1024;
 
 TEST(ExpertTiles, AreHighEnoughForMostExperts) {
   EXPECT_EQ(expert_tile_visits(8, 128, WeightType::kBf16, kLargeTeam), 16);
@@ -263,19 +262,13 @@ TEST(ExpertTiles, AreHighEnoughForMostExperts) {
   EXPECT_EQ(expert_tile_visits(2048 * 8, 128, WeightType::kF32, kLargeTeam), 64);
 }
 
-class ExpertsOfSmallTeams : public ExpertsCudaTest<BFloat16> {
+class ExpertsOfSmallTeams : public OfSmallTeams<ExpertsCudaTest<BFloat16>> {
  protected:
-  simt::Machine::Options machine_options() const override {
-    simt::Machine::Options options = CudaFixture::machine_options();
-    options.team_shared_bytes = kSmallTeam;
-    return options;
-  }
-
   // Of batches of few visits of an expert, of some and of many.
   void expect_bits_of_all_batches() {
     std::vector<std::int64_t> heights;
     for (const std::int64_t visits : {1, 40, 400}) {
-      heights.push_back(expert_tile_visits(visits, 1, WeightType::kBf16, kSmallTeam));
+      heights.push_back(expert_tile_visits(visits, 1, WeightType::kBf16, kTeamBytes));
     }
     expect_bits_alone(heights);
   }

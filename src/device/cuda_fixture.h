@@ -10,6 +10,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -103,6 +104,20 @@ class CudaFixture : public testing::Test {
   std::unique_ptr<EmulatedGpu> emulated_;
   std::unique_ptr<CudaDevice> device_;
   CudaStream stream_;
+};
+
+// A GPU of which a team can have as little shared memory as of most that are not of data centres:
+// less than the best tiles take.
+template <typename Fixture>
+class OfSmallTeams : public Fixture {
+ protected:
+  static constexpr std::int64_t kTeamBytes = 99 * 1024;
+
+  simt::Machine::Options machine_options() const override {
+    simt::Machine::Options options = Fixture::machine_options();
+    options.team_shared_bytes = kTeamBytes;
+    return options;
+  }
 };
 
 }  // namespace stemma

@@ -154,16 +154,8 @@ TEST_F(GemmOfManyOutputs, HasTheBitsOfEachRowAlone) {
   }
 }
 
-// Heads of rows that lie side by side: what is between them stays as it was.
-// Most GPUs but those of data centres have less shared memory than the best tiles take.
-class GemmOfSmallTeams : public GemmCudaTest<BFloat16> {
- protected:
-  simt::Machine::Options machine_options() const override {
-    simt::Machine::Options options = CudaFixture::machine_options();
-    options.team_shared_bytes = 99 * 1024;
-    return options;
-  }
-};
+using GemmOfSmallTeams = OfSmallTeams<GemmCudaTest<BFloat16>>;
+
 TEST_F(GemmOfSmallTeams, HasTilesForAnyNumberOfRows) {
   for (const Extents& extents :
        {Extents{3, 33, 72}, Extents{40, 33, 72}, Extents{130, 67, 136}, Extents{130, 17000, 8}}) {
@@ -174,6 +166,7 @@ TEST_F(GemmOfSmallTeams, HasTilesForAnyNumberOfRows) {
   }
 }
 
+// Heads of rows that lie side by side: what is between them stays as it was.
 TYPED_TEST(GemmCudaTest, ProductsAtOnceHaveTheBitsOfEachAlone) {
   constexpr Extents kExtents = {18, 34, 40};
   constexpr std::int64_t kProducts = 3;

@@ -193,15 +193,7 @@ TEST_P(RoundedGemmTest, ProductsAtOnceHaveTheBitsOfEachAlone) {
   }
 }
 
-// Most GPUs but those of data centres have less shared memory than the best tiles take.
-class RoundedGemmOfSmallTeams : public RoundedGemmTest {
- protected:
-  simt::Machine::Options machine_options() const override {
-    simt::Machine::Options options = CudaFixture::machine_options();
-    options.team_shared_bytes = 99 * 1024;
-    return options;
-  }
-};
+using RoundedGemmOfSmallTeams = OfSmallTeams<RoundedGemmTest>;
 
 TEST_P(RoundedGemmOfSmallTeams, HasTilesForAnyNumberOfRows) {
   for (const Extents& extents : {Extents{1, 33, 72}, Extents{12, 33, 584}, Extents{130, 67, 136}}) {

@@ -153,14 +153,23 @@ const typed = {
   } } }],
 };
 
+// Serves a scripted model of its own to `use`, which is given its client and its URL.
+async function withModel(model, use) {
+  const place = mkdtempSync(join(tmpdir(), "stemma-tools-"));
+  writeScriptedModel(place, model);
+  const other = await serve("--model", place);
+  try {
+    await use(new OpenAI({ baseURL: `${other.url}/v1`, apiKey: "none", maxRetries: 0 }), other.url);
+  } finally {
+    assert.equal(await other.stop(), 0);
+    rmSync(place, { recursive: true });
+  }
+}
+
 for (const [name, { template, call }] of Object.entries(writers)) {
   test(`${name}: arguments are JSON of their parameters' types, and go back as the model writes them`, async () => {
-    const place = mkdtempSync(join(tmpdir(), "stemma-tools-"));
     const scripts = { "<call>": ["I look.", "\n", ...call], "<broken>": ["Write <tool_call>", "\n{}", "\n</tool_call>"] };
-    writeScriptedModel(place, { scripts, template });
-    const other = await serve("--model", place);
-    const by = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: "none", maxRetries: 0 });
-    try {
+    await withModel({ scripts, template }, async (by, url) => {
       for (const ask of [whole, streamed]) {
         const { message, finish_reason } = await ask("<call>", typed, by);
         assert.equal(message.content, "I look.");
@@ -178,13 +187,10 @@ for (const [name, { template, call }] of Object.entries(writers)) {
       assert.equal(called(forced.message)[0][0], "go");
       assert.equal(typeof JSON.parse(called(forced.message)[0][1]).far, "boolean");
       const { message } = await whole("<call>", typed, by);
-      const { body } = await json(other.url, "/tokenize", { messages: [{ role: "user", content: "so: " }, message], add_generation_prompt: false });
-      const { body: { prompt } } = await json(other.url, "/detokenize", { tokens: body.tokens });
+      const { body } = await json(url, "/tokenize", { messages: [{ role: "user", content: "so: " }, message], add_generation_prompt: false });
+      const { body: { prompt } } = await json(url, "/detokenize", { tokens: body.tokens });
       assert.equal(prompt, `so: I look.\n${call.join("")}`);
-    } finally {
-      assert.equal(await other.stop(), 0);
-      rmSync(place, { recursive: true });
-    }
+    });
   });
 }
 
@@ -195,12 +201,8 @@ test("listed: calls behind special tokens are told, and go back to a template th
 {{- "[TOOL_CALLS]" + call.function.name + "[ARGS]" + call.function.arguments | tojson }}{% endfor %}{% endfor %}`;
   const special = ["[TOOL_CALLS]", "[ARGS]"];
   const scripts = { "<call>": ["I look.", "[TOOL_CALLS]", "look", "[ARGS]", '{"at": ', '"sea"}'], "<text>": ["No call."] };
-  const place = mkdtempSync(join(tmpdir(), "stemma-tools-"));
-  writeScriptedModel(place, { scripts, template, special });
-  const other = await serve("--model", place);
-  const by = new OpenAI({ baseURL: `${other.url}/v1`, apiKey: "none", maxRetries: 0 });
   const fields = { model: undefined };
-  try {
+  await withModel({ scripts, template, special }, async (by, url) => {
     for (const ask of [whole, streamed]) {
       const { message, finish_reason } = await ask("<call>", fields, by);
       assert.equal(message.content, "I look.");
@@ -213,11 +215,8 @@ test("listed: calls behind special tokens are told, and go back to a template th
     const { message } = await whole("<call>", fields, by);
     message.tool_calls[0].id = "call_of_another_server_1";
     const messages = [{ role: "user", content: "so: " }, message, { role: "tool", tool_call_id: message.tool_calls[0].id, content: "!" }];
-    const { body } = await json(other.url, "/tokenize", { messages, tools, add_generation_prompt: false });
-    const { body: { prompt } } = await json(other.url, "/detokenize", { tokens: body.tokens });
+    const { body } = await json(url, "/tokenize", { messages, tools, add_generation_prompt: false });
+    const { body: { prompt } } = await json(url, "/detokenize", { tokens: body.tokens });
     assert.equal(prompt, 'so: I look.[TOOL_CALLS]look[ARGS]{"at": "sea"}!');
-  } finally {
-    assert.equal(await other.stop(), 0);
-    rmSync(place, { recursive: true });
-  }
+  });
 });

@@ -28,3 +28,11 @@ def redis():
     yield f"redis://127.0.0.1:{port}"
     server.terminate()
     server.wait()
+
+
+@pytest.fixture
+def set_switch_interval():
+    """Sets how many seconds a thread runs before others may, until the test ends."""
+    interval = sys.getswitchinterval()
+    yield sys.setswitchinterval
+    sys.setswitchinterval(interval)

@@ -2,7 +2,6 @@
 
 import array
 import gc
-import sys
 import threading
 
 import numpy
@@ -262,7 +261,7 @@ def test_long_calls_let_other_threads_run():
     cache.audit()
 
 
-def test_other_threads_run_while_a_cache_is_opened():
+def test_other_threads_run_while_a_cache_is_opened(set_switch_interval):
     opening, ends = threading.Event(), []
 
     def wait():
@@ -271,11 +270,9 @@ def test_other_threads_run_while_a_cache_is_opened():
 
     thread = threading.Thread(target=wait)
     thread.start()
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(60)  # from here on the other thread runs only where it is let
+    set_switch_interval(60)  # from here on the other thread runs only where it is let
     opening.set()
     stemma.Cache(pages=1 << 22)
     ends.append("cache")
-    sys.setswitchinterval(interval)
     thread.join()
     assert ends == ["thread", "cache"]

@@ -1,6 +1,5 @@
 """What a Cache of many tenants says: quotas, purges, who waits, forks, shared beginnings, events."""
 
-import sys
 import threading
 
 import numpy
@@ -90,7 +89,7 @@ def test_no_purge_while_a_step_is_in_flight(cache):
         cache.purge("ada")
 
 
-def test_purges_take_turns_with_what_begins_in_other_threads():
+def test_purges_take_turns_with_what_begins_in_other_threads(set_switch_interval):
     cache = stemma.Cache(pages=16, page_size=4, requests_max=64)
     ada, tokens, over = cache.namespace(tenant="ada"), numpy.arange(1, 10, dtype=numpy.int32), threading.Event()
 
@@ -104,8 +103,7 @@ def test_purges_take_turns_with_what_begins_in_other_threads():
                 sequence.close()
 
     purges, begins = [[threading.Thread(target=work) for _ in range(2)] for work in (purge, begin)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)  # so that each is often amid a call of the other's
+    set_switch_interval(1e-5)  # so that each is often amid a call of the other's
     for thread in [*purges, *begins]:
         thread.start()
     for thread in begins:
@@ -113,7 +111,6 @@ def test_purges_take_turns_with_what_begins_in_other_threads():
     over.set()
     for thread in purges:
         thread.join()
-    sys.setswitchinterval(interval)
     assert cache.stats()["free_rows"] == 64
 
 

@@ -3,7 +3,6 @@
 import gc
 import pathlib
 import socket
-import sys
 import threading
 
 import numpy
@@ -349,7 +348,7 @@ def test_the_stub_of_a_life_over_tiers_is_the_documentations():
     exec(compile(code, "docs/PYTHON.md", "exec"), {})
 
 
-def test_other_threads_run_while_a_cache_that_is_dropped_waits_for_a_store():
+def test_other_threads_run_while_a_cache_that_is_dropped_waits_for_a_store(set_switch_interval):
     asked, dropping, ends = threading.Event(), threading.Event(), []
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -368,12 +367,10 @@ def test_other_threads_run_while_a_cache_that_is_dropped_waits_for_a_store():
     engines[0].cache.purge("ada")
     engines[0].cache.poll_transfers()
     asked.wait()
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(60)  # from here on the other thread runs only where it is let
+    set_switch_interval(60)  # from here on the other thread runs only where it is let
     dropping.set()
     engines.clear()
     ends.append("cache")
-    sys.setswitchinterval(interval)
     server.join()
     assert ends == ["server", "cache"]
 
