@@ -133,8 +133,7 @@ class TimedLane {
     if (misfits_ == 0) return;
     std::cerr << fmt::format(
         "stemma: {}: {} requests have more or fewer tokens than their hashes stand for, of {} "
-        "each: "
-        "is --page-tokens right?\n",
+        "each: is --page-tokens right?\n",
         flags_.trace(), misfits_, page_size_);
   }
 

@@ -245,7 +245,7 @@ class SchemaMerger {
     if (numbers && is_among(word, kMost)) return is_below(a, b) ? a : b;
     if (word == "format") return format_of_both(a, b);
     const bool is_bound = is_among(word, kLeast) || is_among(word, kMost);
-    // What narrows and is not kept to is refused whatever it says, or passed over.
+    // Of words that are not kept to, one that narrows counts: it is refused, or passed over.
     if (is_among(word, kNarrowingWords) && !narrows(word, a)) return b;
     return is_bound || is_among(word, kOneAlone) ? several(word) : a;
   }
