@@ -357,9 +357,9 @@ def test_other_threads_run_while_a_cache_that_is_dropped_waits_for_a_store(set_s
         connection.recv(1)
         asked.set()
         dropping.wait()
+        ends.append("server")
         listener.close()
         connection.close()
-        ends.append("server")
 
     server = threading.Thread(target=serve)
     server.start()
