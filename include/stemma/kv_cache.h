@@ -149,8 +149,7 @@ class KvCache {
 
   // Layer by layer: a step may name pages of a promotion that are still being copied up from host
   // memory. Whoever computes it asks `arriving_or_null` before reading a layer of them.
-  // Whether all that the promotion is still to bring can be lent so.
-  bool can_lend(PromotionId id) const;
+  bool can_lend(PromotionId id) const;  // all that the promotion is still to bring
   // Lends what the promotion brings of `tokens`, at most tokens.size() - 1, right behind what the
   // sequence holds, until end_loan. Returns the tokens that it then names pages of.
   // REQUIRES: it holds only what begin found.
@@ -260,8 +259,9 @@ class KvCache {
   std::string draw() const { return prefix_->draw(); }  // the tree, for tests and people
 
  private:
-  friend class Sequence;
+  friend class KeptProbe;
   friend class KvCacheAudit;
+  friend class Sequence;
   friend class TextReporter;
   KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock, const Clock& clock);
   Status open_tiering(LowerTiers& lower);

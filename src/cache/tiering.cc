@@ -281,6 +281,12 @@ std::int64_t Tiering::probe_host(NamespaceId ns, std::span<const TokenId> tokens
   return host_ns.valid() ? host_->tree().probe(host_ns, tokens).matched_tokens : 0;
 }
 
+std::int64_t Tiering::probe_host_again(NamespaceId ns, std::span<const TokenId> tokens,
+                                       WalkEnd& end) const {
+  const NamespaceId host_ns = host_->namespace_of(ns);
+  return host_ns.valid() ? host_->tree().probe_again(host_ns, tokens, end) : 0;
+}
+
 // Keys cost more than looking them up: no more are computed than a group beyond what is there.
 std::int64_t Tiering::probe_stores(const NamespaceDigest& digest, std::span<const TokenId> tokens) {
   constexpr std::size_t kGroupPages = 32;

@@ -103,6 +103,9 @@ class Tiering {
 
   // Tokens of `tokens` in host memory, whatever the device has.
   std::int64_t probe_host(NamespaceId ns, std::span<const TokenId> tokens) const;
+  // The same, as RadixPrefixCache::probe_again.
+  std::int64_t probe_host_again(NamespaceId ns, std::span<const TokenId> tokens,
+                                WalkEnd& end) const;
   // Tokens of `tokens` in page stores that know without asking anybody. Counts as a use of them.
   std::int64_t probe_stores(const NamespaceDigest& digest, std::span<const TokenId> tokens);
   // See KvCache. `tokens` are cut to whole pages.

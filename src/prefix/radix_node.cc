@@ -11,7 +11,7 @@ NodeSlab::NodeSlab(std::int64_t nodes_max) : nodes_max_(nodes_max) {
                "node slots are 31 bits");
   const auto nodes = static_cast<std::size_t>(nodes_max);
   nodes_ = UntouchedArray<RadixNode>(nodes);
-  births_ = UntouchedArray<NodeBirth>(nodes);
+  histories_ = UntouchedArray<NodeHistory>(nodes);
 }
 
 NodeSlot NodeSlab::make(std::int64_t created) {
@@ -23,14 +23,14 @@ NodeSlot NodeSlab::make(std::int64_t created) {
     slot = NodeSlot(high_water_++);
   }
   nodes_[slot.index()] = RadixNode();
-  births_[slot.index()] = {NodeId(next_id_++), created};
+  histories_[slot.index()] = {NodeId(next_id_++), created};
   ++nodes_in_use_;
   return slot;
 }
 
 void NodeSlab::drop(NodeSlot slot) {
   STEMMA_CHECK(exists(slot), "a node is dropped once");
-  births_[slot.index()] = NodeBirth();
+  histories_[slot.index()] = NodeHistory();
   nodes_[slot.index()].parent = unused_;
   unused_ = slot;
   --nodes_in_use_;

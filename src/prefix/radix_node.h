@@ -1,10 +1,10 @@
 // RadixNode and NodeSlab: the nodes of the tree, in a slab that never moves them.
 //
-// What a walk reads of a node lies in one cache line. Its id and its birth, which only eviction
-// orders and ties ask for, lie beside the slab's line of nodes.
+// What a walk reads of a node lies in one cache line. Its history, which only eviction orders, ties
+// and ends of earlier walks ask for, lies beside the slab's line of nodes.
 //
 // Thread:     engine thread only.
-// Memory:     84 bytes a node; reserved at construction, touched up to the high-water mark.
+// Memory:     88 bytes a node; reserved at construction, touched up to the high-water mark.
 // Cost:       making and dropping a node O(1).
 // Not here:   what nodes mean to each other (radix_tree), tokens and pages (page_arena).
 #pragma once
@@ -40,10 +40,11 @@ struct alignas(64) RadixNode {
 };
 static_assert(sizeof(RadixNode) == 64, "a walk touches one cache line of each node");
 
-// When a node came to be.
-struct NodeBirth {
+// When a node came to be, and how often it is another one to walks since.
+struct NodeHistory {
   NodeId id;                 // no other node ever has it; invalid: the slot is empty
   std::int64_t created = 0;  // logical time; both parts of a split keep it
+  std::int64_t changes = 0;  // of its pages, and of whether it is found
 };
 
 class NodeSlab {
@@ -62,10 +63,11 @@ class NodeSlab {
   NodeSlot slot_of(const RadixNode* node) const noexcept {
     return NodeSlot(static_cast<std::int32_t>(node - nodes_.data()));
   }
-  const NodeBirth& birth(NodeSlot slot) const noexcept { return births_[slot.index()]; }
+  const NodeHistory& history(NodeSlot slot) const noexcept { return histories_[slot.index()]; }
+  void note_change(NodeSlot slot) noexcept { ++histories_[slot.index()].changes; }
 
   bool exists(NodeSlot slot) const noexcept {
-    return slot.valid() && slot.value() < high_water_ && births_[slot.index()].id.valid();
+    return slot.valid() && slot.value() < high_water_ && histories_[slot.index()].id.valid();
   }
   std::int64_t nodes() const noexcept { return nodes_in_use_; }
   // Every slot ever used lies below it.
@@ -79,7 +81,7 @@ class NodeSlab {
   NodeSlot unused_;  // dropped slots, last dropped first, linked through `parent`
   std::int64_t next_id_ = 0;
   UntouchedArray<RadixNode> nodes_;
-  UntouchedArray<NodeBirth> births_;
+  UntouchedArray<NodeHistory> histories_;
 };
 
 }  // namespace stemma

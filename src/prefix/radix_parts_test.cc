@@ -21,14 +21,14 @@ TEST(NodeSlab, SlotsAreReusedIdsAreNot) {
   NodeSlab slab(2);
   const NodeSlot first = slab.make(10);
   const NodeSlot second = slab.make(11);
-  EXPECT_EQ(slab.birth(first).id, NodeId(0));
-  EXPECT_EQ(slab.birth(second).id, NodeId(1));
-  EXPECT_EQ(slab.birth(second).created, 11);
+  EXPECT_EQ(slab.history(first).id, NodeId(0));
+  EXPECT_EQ(slab.history(second).id, NodeId(1));
+  EXPECT_EQ(slab.history(second).created, 11);
   slab.drop(first);
   EXPECT_FALSE(slab.exists(first));
   const NodeSlot third = slab.make(12);
   EXPECT_EQ(third, first);
-  EXPECT_EQ(slab.birth(third).id, NodeId(2));
+  EXPECT_EQ(slab.history(third).id, NodeId(2));
   EXPECT_TRUE(slab[third].is_root());
   EXPECT_EQ(slab.nodes(), 2);
   EXPECT_EQ(slab.slot_of(&slab[second]), second);

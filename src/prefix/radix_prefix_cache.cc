@@ -98,6 +98,12 @@ PrefixProbe RadixPrefixCache::probe(NamespaceId ns, std::span<const TokenId> tok
   return {walk.total_pages() * page_size(), evictable_pages * page_size()};
 }
 
+std::int64_t RadixPrefixCache::probe_again(NamespaceId ns, std::span<const TokenId> tokens,
+                                           WalkEnd& end) const {
+  tree_.walk_again(root_of(ns), tokens, end);
+  return end.total_pages * page_size();
+}
+
 PrefixLock RadixPrefixCache::match(NamespaceId ns, std::span<const TokenId> tokens) {
   ++now_;
   NodeSlot node = root_of(ns);
@@ -204,7 +210,7 @@ void RadixPrefixCache::hold(NodeSlot slot) {
 }
 
 void RadixPrefixCache::add_evictable(NodeSlot leaf) {
-  const NodeId id = tree_.nodes().birth(leaf).id;
+  const NodeId id = tree_.nodes().history(leaf).id;
   if (wanted_as_a_whole(leaf)) {
     wanted_.add_leaf(leaf, id);
   } else if (quotas_.any() && parked_.try_return(leaf, tree_.node(leaf).last_use)) {
@@ -254,7 +260,7 @@ NodeSlot RadixPrefixCache::publish(NodeSlot parent, std::span<const TokenId> tok
   announce(parent, tokens, pages);
   if (marks_or_null_ != nullptr) {  // behind the first page nothing can be marked yet
     const auto first = tokens.first(static_cast<std::size_t>(page_size()));
-    marks_or_null_->forget(tree_.nodes().birth(parent).id, first);
+    marks_or_null_->forget(tree_.nodes().history(parent).id, first);
   }
   if (quotas_.any()) parked_.recount(quotas_.count(parent, pages.pages()));
   const RadixNode& above = tree_.node(parent);
@@ -405,7 +411,7 @@ std::int64_t RadixPrefixCache::tokens_in(const RadixNode& node) const noexcept {
 EvictionKey RadixPrefixCache::key_of(NodeSlot slot) const noexcept {
   const RadixNode& node = tree_.node(slot);
   return order_.key({.last_use = node.last_use,
-                     .created = tree_.nodes().birth(slot).created,
+                     .created = tree_.nodes().history(slot).created,
                      .hits = node.hits,
                      .priority = node.priority,
                      .aging = node.aging});

@@ -54,6 +54,9 @@ class RadixPrefixCache final : public PrefixCache {
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens) const override;
   // As probe, and writes the pages that it finds, in token order. REQUIRES: out has room for them.
   PrefixProbe probe(NamespaceId ns, std::span<const TokenId> tokens, std::span<PageId> out) const;
+  // What probe matches, for who asks again and again: O(1) where nothing changed on the way of
+  // `tokens`. REQUIRES: `end` was never used, or for these tokens.
+  std::int64_t probe_again(NamespaceId ns, std::span<const TokenId> tokens, WalkEnd& end) const;
   PrefixLock match(NamespaceId ns, std::span<const TokenId> tokens) override;
   PrefixLock extend(PrefixLock held, std::span<const TokenId> tokens) override;
   PrefixLock insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
@@ -80,16 +83,14 @@ class RadixPrefixCache final : public PrefixCache {
   // The same of each by its quota_pages. O(tenants + namespaces), and once O(nodes) where one of
   // them had no quota and has pages.
   void set_quotas(std::span<const TenantQuota> quotas);
-  // In the order in which they were first given.
-  std::vector<TenantQuota> quotas() const;
+  std::vector<TenantQuota> quotas() const;  // in the order in which they were first given
 
   // What moving pages between tiers asks of a tree (radix_prefix_cache_moves).
 
   // How many tokens of what is held, from the first one on, at least `hits` matches have covered.
   // O(nodes held).
   std::int64_t hot_tokens(const PrefixLock& held, std::int32_t hits) const;
-  // A second lock on what is held. No use of it. O(nodes held).
-  PrefixLock share(const PrefixLock& held);
+  PrefixLock share(const PrefixLock& held);  // a second lock; no use of it; O(nodes held)
   // Writes the tokens of what is held. REQUIRES: out.size() == held.tokens().
   void copy_tokens(const PrefixLock& held, std::span<TokenId> out) const;
   // Locks the leaf that goes next, with all that it continues; it then goes no more, and the next
@@ -181,8 +182,7 @@ class RadixPrefixCache final : public PrefixCache {
   std::int64_t evictable_leaves() const noexcept {
     return ordered_leaves() + wanted_.leaves() + parked_.leaves();
   }
-  // PrefixLocks alive, those of no tokens included.
-  std::int64_t locks() const noexcept { return locks_; }
+  std::int64_t locks() const noexcept { return locks_; }  // alive, of no tokens included
   std::int64_t reserved_bytes() const noexcept { return tree_.reserved_bytes(); }
 
  private:

@@ -74,7 +74,7 @@ std::optional<std::string> RadixPrefixCache::audit_keys() const {
   for (const NodeSlot slot : id_range(NodeSlot(0), tree_.nodes().high_water())) {
     if (!tree_.nodes().exists(slot) || tree_.node(slot).unlinked) continue;
     if (tree_.node(slot).keyed_pages != tree_.node(slot).chain.pages) {
-      return std::string("node ") + std::to_string(tree_.nodes().birth(slot).id.value()) +
+      return std::string("node ") + std::to_string(tree_.nodes().history(slot).id.value()) +
              ": pages without keys, where events need them";
     }
   }

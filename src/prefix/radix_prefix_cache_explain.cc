@@ -17,7 +17,7 @@ void RadixPrefixCache::mark_evicted(NodeSlot leaf, std::int64_t pages) {
   if (node.unlinked || pages == 0) return;
   const std::int64_t kept = node.chain.pages - pages;
   const NodeSlot end = kept > 0 ? leaf : node.parent;
-  marks_or_null_->note(tree_.nodes().birth(end).id, page_of(node, kept), marks_clock_->now_us());
+  marks_or_null_->note(tree_.nodes().history(end).id, page_of(node, kept), marks_clock_->now_us());
 }
 
 std::span<const TokenId> RadixPrefixCache::page_of(const RadixNode& node, std::int64_t page) const {
@@ -44,7 +44,7 @@ PrefixEndReport RadixPrefixCache::why_ends(NamespaceId ns, std::span<const Token
     report.end = PrefixEnd::kTail;
   } else if (marks_or_null_ != nullptr && walk.covers_node()) {
     const auto page = left.first(static_cast<std::size_t>(page_size()));
-    const auto evicted = marks_or_null_->evicted_us(tree_.nodes().birth(end).id, page);
+    const auto evicted = marks_or_null_->evicted_us(tree_.nodes().history(end).id, page);
     if (evicted.has_value()) report.end = PrefixEnd::kEvicted;
     report.evicted_us = evicted.value_or(0);
   }
@@ -104,8 +104,8 @@ NodeSlot RadixPrefixCache::nearest_child(NodeSlot parent, std::span<const TokenI
 TreeNode RadixPrefixCache::shown(NodeSlot slot, const NamespaceDigest& digest) const {
   const RadixNode& node = tree_.node(slot);
   const bool below_root = tree_.node(node.parent).is_root();
-  return {.id = tree_.nodes().birth(slot).id,
-          .parent = below_root ? NodeId() : tree_.nodes().birth(node.parent).id,
+  return {.id = tree_.nodes().history(slot).id,
+          .parent = below_root ? NodeId() : tree_.nodes().history(node.parent).id,
           .digest = digest,
           .start_tokens = node.start_pages * page_size(),
           .tokens = tokens_in(node),
@@ -181,7 +181,7 @@ TreeListing RadixPrefixCache::hottest_nodes(std::int64_t nodes_max,
 std::optional<NodeText> RadixPrefixCache::try_text(NodeId id) const {
   for (std::int32_t i = 0; i < tree_.nodes().high_water(); ++i) {
     const NodeSlot slot(i);
-    if (!tree_.nodes().exists(slot) || tree_.nodes().birth(slot).id != id) continue;
+    if (!tree_.nodes().exists(slot) || tree_.nodes().history(slot).id != id) continue;
     if (tree_.node(slot).is_root()) return std::nullopt;
     return NodeText{.digest = digest_of(root_above(slot)),
                     .tokens = text_to(slot),
@@ -206,7 +206,7 @@ TextEnd RadixPrefixCache::probe_by_digest(const NamespaceDigest& digest,
   const std::optional<NamespaceId> ns = namespaces_.find(digest);
   if (!ns.has_value()) return end;
   RadixTree::Walk walk(tree_, root_of(*ns), tokens);
-  while (walk.next()) end.node = tree_.nodes().birth(walk.node()).id;
+  while (walk.next()) end.node = tree_.nodes().history(walk.node()).id;
   end.matched_tokens = walk.total_pages() * page_size();
   return end;
 }

@@ -52,7 +52,7 @@ void RadixPrefixCache::copy_tokens(const PrefixLock& held, std::span<TokenId> ou
 std::optional<ColdLeaf> RadixPrefixCache::try_lock_coldest() {
   const NodeSlot leaf = coldest_or_none();
   if (!leaf.valid()) return std::nullopt;
-  return ColdLeaf{lock_path(leaf), tree_.nodes().birth(leaf).id, tokens_in(tree_.node(leaf))};
+  return ColdLeaf{lock_path(leaf), tree_.nodes().history(leaf).id, tokens_in(tree_.node(leaf))};
 }
 
 PrefixLock RadixPrefixCache::share(const PrefixLock& held) {

@@ -66,10 +66,36 @@ std::uint32_t RadixTree::Walk::look_ahead(NodeSlot node, std::span<const TokenId
   return hash;
 }
 
+void RadixTree::walk_again(NodeSlot from, std::span<const TokenId> tokens, WalkEnd& end) const {
+  if (end.from == from && still_ends(end, tokens)) return;
+  Walk walk(*this, from, tokens);
+  while (walk.next()) {
+  }
+  const NodeHistory& history = nodes_.history(walk.node());
+  end = {.from = from,
+         .node = walk.node(),
+         .id = history.id,
+         .changes = history.changes,
+         .covers_node = walk.covers_node(),
+         .total_pages = walk.total_pages()};
+}
+
+// Two children may have one hash: then the walk is done again for nothing.
+bool RadixTree::still_ends(WalkEnd& end, std::span<const TokenId> tokens) const {
+  const NodeHistory& history = nodes_.history(end.node);
+  if (history.id != end.id || history.changes != end.changes) return false;
+  const auto size = static_cast<std::size_t>(page_size());
+  const auto left = tokens.subspan(static_cast<std::size_t>(end.total_pages) * size);
+  if (!end.covers_node || left.size() < size || nodes_[end.node].children == 0) return true;
+  if (!std::exchange(end.is_hashed, true)) end.hash = hash_(end.node, left.first(size));
+  const auto is_child = [&](NodeSlot child) { return nodes_[child].parent == end.node; };
+  return !table_.find(end.hash, is_child).valid();
+}
+
 NodeSlot RadixTree::split(NodeSlot slot, std::int64_t pages) {
   STEMMA_CHECK(!nodes_[slot].is_root(), "a root has nothing to split");
   STEMMA_CHECK(!nodes_[slot].unlinked, "only a walk ends inside a node");
-  const NodeSlot upper_slot = nodes_.make(nodes_.birth(slot).created);
+  const NodeSlot upper_slot = nodes_.make(nodes_.history(slot).created);
   RadixNode& lower = nodes_[slot];
   RadixNode& upper = nodes_[upper_slot];
   upper = lower;
@@ -77,6 +103,7 @@ NodeSlot RadixTree::split(NodeSlot slot, std::int64_t pages) {
   upper.children = 1;
   upper.keyed_pages = std::min(lower.keyed_pages, upper.chain.pages);
   table_.replace(lower.hash, slot, upper_slot);
+  nodes_.note_change(slot);
   lower.parent = upper_slot;
   lower.start_pages += upper.chain.pages;
   lower.keyed_pages -= upper.keyed_pages;
@@ -104,12 +131,14 @@ NodeSlot RadixTree::add_leaf(NodeSlot parent, std::span<const TokenId> tokens, O
 void RadixTree::grow(NodeSlot leaf, std::span<const TokenId> tokens, OwnedPages pages) {
   RadixNode& node = nodes_[leaf];
   STEMMA_CHECK(node.children == 0 && !node.is_root(), "only a leaf grows in place (I4)");
+  nodes_.note_change(leaf);
   arena_.append(node.chain, tokens, std::move(pages));
 }
 
 void RadixTree::shrink(NodeSlot leaf, std::span<PageId> ids) {
   RadixNode& node = nodes_[leaf];
   STEMMA_CHECK(node.children == 0, "pages leave from the end of a leaf");
+  nodes_.note_change(leaf);
   arena_.take_back(node.chain, ids);
   node.keyed_pages = std::min(node.keyed_pages, node.chain.pages);
 }
@@ -127,11 +156,12 @@ void RadixTree::unlink(NodeSlot slot) {
   RadixNode& node = nodes_[slot];
   STEMMA_CHECK(!node.is_root() && !node.unlinked, "a node is unlinked once");
   table_.erase(node.hash, slot);
+  nodes_.note_change(slot);
   node.unlinked = true;
 }
 
 std::int64_t RadixTree::reserved_bytes() const noexcept {
-  return nodes_.nodes_max() * static_cast<std::int64_t>(sizeof(RadixNode) + sizeof(NodeBirth)) +
+  return nodes_.nodes_max() * static_cast<std::int64_t>(sizeof(RadixNode) + sizeof(NodeHistory)) +
          arena_.reserved_bytes() + table_.reserved_bytes();
 }
 
@@ -199,14 +229,14 @@ std::optional<std::string> RadixTree::audit() const {
       continue;
     }
     if (auto fault = audit_node(slot)) {
-      return std::string("node ") + std::to_string(nodes_.birth(slot).id.value()) + ": " + *fault;
+      return std::string("node ") + std::to_string(nodes_.history(slot).id.value()) + ": " + *fault;
     }
     ++children[node.parent.index()];
     unlinked += node.unlinked ? 1 : 0;
   }
   for (const NodeSlot slot : id_range(NodeSlot(0), nodes_.high_water())) {
     if (nodes_.exists(slot) && nodes_[slot].children != children[slot.index()]) {
-      return std::string("node ") + std::to_string(nodes_.birth(slot).id.value()) +
+      return std::string("node ") + std::to_string(nodes_.history(slot).id.value()) +
              ": wrong count of children";
     }
   }

@@ -19,6 +19,7 @@
 #include "prefix/child_table.h"
 #include "prefix/page_arena.h"
 #include "prefix/radix_node.h"
+#include "prefix/walk_end.h"
 
 namespace stemma {
 
@@ -72,6 +73,10 @@ class RadixTree {
     bool covers_node_ = true;
   };
 
+  // Walks along `tokens` from a node, unless `end` says where that ended before and it would end
+  // there again. REQUIRES: `end` was never used, or for the same tokens.
+  void walk_again(NodeSlot from, std::span<const TokenId> tokens, WalkEnd& end) const;
+
   // Cuts a node after its first `pages`: a new node takes them and goes above (I4), with the same
   // parent, use, lock count, priority and birth time; the old node keeps its identity, its end and
   // its children. Returns the new node. REQUIRES: 0 < pages < the node's.
@@ -107,7 +112,7 @@ class RadixTree {
     table_.prefetch(node.hash);
     arena_.prefetch_back(node.chain);
     __builtin_prefetch(&nodes_[node.parent]);
-    __builtin_prefetch(&nodes_.birth(leaf));
+    __builtin_prefetch(&nodes_.history(leaf));
   }
   [[gnu::always_inline]] void prefetch_node(NodeSlot slot) const noexcept {
     __builtin_prefetch(&nodes_[slot]);
@@ -136,6 +141,7 @@ class RadixTree {
   std::span<const TokenId> first_page(NodeSlot slot) const noexcept {
     return arena_.tokens_of(nodes_[slot].chain.first, 1);
   }
+  bool still_ends(WalkEnd& end, std::span<const TokenId> tokens) const;
   std::optional<std::string> audit_node(NodeSlot slot) const;
 
   NodeSlab nodes_;

@@ -49,6 +49,9 @@ class RandomLife {
     }
   }
 
+  // There are three.
+  NamespaceId space(std::size_t i) const { return spaces_[i]; }
+
   PrefixFixture f;
 
  private:

@@ -13,14 +13,13 @@ std::int64_t soon_tokens(const Request& leader) {
 }
 
 // Whether the leader that `waiting` remembers is still at work on what it waits for.
-bool still_waits(const KvCache& kv, const Request& waiting, std::span<Request* const> in_flight) {
-  const auto leads = [&](const Request* other) {
-    const std::int64_t comes = round_down(soon_tokens(*other), kv.page_size());
-    return other->id == waiting.leader && other->state() == RequestState::kPrefilling &&
-           other->sequence.publishes() &&
-           other->sequence.published_tokens() < std::min(waiting.leader_tokens, comes);
-  };
-  return waiting.leader.valid() && std::any_of(in_flight.begin(), in_flight.end(), leads);
+bool still_waits(const KvCache& kv, const Request& waiting) {
+  if (!waiting.leader.valid()) return false;
+  const Request& other = *waiting.leader_place;
+  if (other.id != waiting.leader || other.state() != RequestState::kPrefilling) return false;
+  const std::int64_t comes = round_down(soon_tokens(other), kv.page_size());
+  return other.sequence.publishes() &&
+         other.sequence.published_tokens() < std::min(waiting.leader_tokens, comes);
 }
 
 }  // namespace
@@ -44,26 +43,20 @@ std::int64_t shared_tokens(const KvCache& kv, const Request& waiting, const Requ
 }
 
 std::int64_t matched_tokens(const KvCache& kv, Request& request) {
-  if (!request.probed || request.probed_epoch != kv.epoch()) {
-    request.matched_tokens = kv.probe(request.ns, request.findable());
-    request.reachable_tokens =
-        std::max(request.matched_tokens, kv.probe_host(request.ns, request.findable()));
-    request.probed_epoch = kv.epoch();
-    request.probed = true;
-  }
-  return request.matched_tokens;
+  request.probe.look(kv, request.ns, request.findable());
+  return request.probe.device_tokens();
 }
 
 std::int64_t reachable_tokens(KvCache& kv, Request& request) {
-  matched_tokens(kv, request);
+  const std::int64_t matched = matched_tokens(kv, request);
   if (request.stored_tokens < 0) {
     request.stored_tokens = kv.probe_stores(request.ns, request.findable());
   }
-  return std::max(request.reachable_tokens, request.stored_tokens);
+  return std::max({matched, request.probe.host_tokens(), request.stored_tokens});
 }
 
-void forget_idle_leader(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight) {
-  if (still_waits(kv, waiting, in_flight)) return;
+void forget_idle_leader(const KvCache& kv, Request& waiting) {
+  if (still_waits(kv, waiting)) return;
   waiting.leader = RequestId();
   waiting.leader_tokens = 0;
 }
@@ -72,7 +65,7 @@ bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* co
   if (!kv.shares()) {
     return false;
   }
-  forget_idle_leader(kv, waiting, in_flight);
+  forget_idle_leader(kv, waiting);
   if (waiting.leader.valid()) return true;
   const std::int64_t matched = matched_tokens(kv, waiting);
   for (const Request* leader : in_flight) {
@@ -83,6 +76,7 @@ bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* co
     // What is published and not matched is not found for want of windowed pages: none will come.
     if (shared > waiting.leader_tokens && shared > leader->sequence.published_tokens()) {
       waiting.leader = leader->id;
+      waiting.leader_place = leader;
       waiting.leader_tokens = shared;
     }
   }

@@ -7,8 +7,8 @@
 //
 // Thread:     engine thread only.
 // Memory:     none.
-// Cost:       O(requests in flight); once for each pair, O(tokens in common).
-// Not here:   who is admitted (batch_builder).
+// Cost:       O(requests in flight), O(1) who waits already; once for each pair, O(tokens in
+// common). Not here:   who is admitted (batch_builder).
 #pragma once
 
 #include <span>
@@ -31,7 +31,7 @@ std::int64_t shared_tokens(const KvCache& kv, const Request& waiting, const Requ
                            std::int64_t matched);
 
 // Lets go of the leader that `waiting` remembers if that computes nothing for it any more.
-void forget_idle_leader(const KvCache& kv, Request& waiting, std::span<Request* const> in_flight);
+void forget_idle_leader(const KvCache& kv, Request& waiting);
 
 // Whether `waiting` should wait for pages that one of `in_flight` is computing.
 // REQUIRES: waiting.in_queue().

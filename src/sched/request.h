@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cache/kept_probe.h"
 #include "stemma/ids.h"
 #include "stemma/kv_cache.h"
 
@@ -79,6 +80,8 @@ class Request {
 
   // Waits for the pages of a prefilling request: until that one has published `leader_tokens`.
   RequestId leader;
+  const Request* leader_place =
+      nullptr;  // in the slab; whoever is there, once the leader has ended
   std::int64_t leader_tokens = 0;
 
   // Waits to be forked off the request that computes its prompt, until that is done or has ended.
@@ -103,12 +106,13 @@ class Request {
   std::int64_t wanted_turn = -1;
   std::uint64_t wanted_epoch = 0;
 
-  // What begin would find, as of `probed_epoch` of the cache.
-  std::int64_t matched_tokens = 0;
-  std::int64_t reachable_tokens = 0;  // or host memory has
-  std::int64_t stored_tokens = -1;    // page stores had when they were asked; -1: they were not
-  std::uint64_t probed_epoch = 0;
-  bool probed = false;
+  // What of it need not be computed.
+  KeptProbe probe;
+  std::int64_t stored_tokens = -1;  // page stores had when they were asked; -1: they were not
+
+  // How it stood when the queue was put into order; -1 tokens: it was not there.
+  std::int64_t ordered_tokens = -1;  // that it need not compute
+  bool ordered_deferred = false;
 
   RequestState state() const noexcept { return state_; }
   // REQUIRES: may_become(state(), next).

@@ -20,26 +20,6 @@ bool arrived_before(const QueueEntry& a, const QueueEntry& b) {
   return a.arrival < b.arrival;
 }
 
-template <typename Key>
-void sort_by(std::span<QueueEntry> entries, Key key) {
-  std::sort(entries.begin(), entries.end(), [&](const QueueEntry& a, const QueueEntry& b) {
-    const auto key_a = key(a);
-    const auto key_b = key(b);
-    return key_a != key_b ? key_a < key_b : arrived_before(a, b);
-  });
-}
-
-// Sorts by priority first, then by `key`, then by arrival.
-template <typename Key>
-void sort_with_priority(std::span<QueueEntry> entries, PriorityRule rule, Key key) {
-  std::sort(entries.begin(), entries.end(), [&](const QueueEntry& a, const QueueEntry& b) {
-    if (const int order = by_priority(rule, a.priority, b.priority); order != 0) {
-      return order < 0;
-    }
-    return key(a) != key(b) ? key(a) < key(b) : arrived_before(a, b);
-  });
-}
-
 // Response ratio, highest first: waited(a) / uncached(a) > waited(b) / uncached(b), in integers.
 void sort_by_response_ratio(std::span<QueueEntry> entries) {
   std::sort(entries.begin(), entries.end(), [](const QueueEntry& a, const QueueEntry& b) {
@@ -110,6 +90,11 @@ bool looks_at_cache(SchedulePolicy policy) noexcept {
   return false;
 }
 
+bool places_stand(SchedulePolicy policy) noexcept {
+  return policy != SchedulePolicy::kHrrn && policy != SchedulePolicy::kDfsWeight &&
+         policy != SchedulePolicy::kRandom;
+}
+
 QueueOrder::QueueOrder(const Rules& rules, std::int64_t entries_max)
     : rules_(rules), prng_(rules.seed) {
   emitted_.reserve(static_cast<std::size_t>(entries_max));
@@ -143,8 +128,49 @@ void QueueOrder::sort(std::span<QueueEntry> entries) {
   }
 }
 
+// Sorts those that move and merges them into the others: from the back, where each is read before
+// its place is taken.
+template <typename Before>
+void QueueOrder::sort_moved(std::span<QueueEntry> entries, Before before) {
+  emitted_.clear();
+  std::size_t kept = 0;
+  for (const QueueEntry& entry : entries) {
+    if (entry.moves) {
+      emitted_.push_back(entry);
+    } else {
+      entries[kept++] = entry;
+    }
+  }
+  std::sort(emitted_.begin(), emitted_.end(), before);
+  std::size_t moved = emitted_.size();
+  for (std::size_t place = entries.size(); moved > 0; --place) {
+    const bool kept_is_last = kept > 0 && before(emitted_[moved - 1], entries[kept - 1]);
+    entries[place - 1] = kept_is_last ? entries[--kept] : emitted_[--moved];
+  }
+}
+
+template <typename Key>
+void QueueOrder::sort_by(std::span<QueueEntry> entries, Key key) {
+  sort_moved(entries, [&](const QueueEntry& a, const QueueEntry& b) {
+    const auto key_a = key(a);
+    const auto key_b = key(b);
+    return key_a != key_b ? key_a < key_b : arrived_before(a, b);
+  });
+}
+
+// By priority first, then by `key`, then by arrival.
+template <typename Key>
+void QueueOrder::sort_with_priority(std::span<QueueEntry> entries, PriorityRule rule, Key key) {
+  sort_moved(entries, [&](const QueueEntry& a, const QueueEntry& b) {
+    if (const int order = by_priority(rule, a.priority, b.priority); order != 0) {
+      return order < 0;
+    }
+    return key(a) != key(b) ? key(a) < key(b) : arrived_before(a, b);
+  });
+}
+
 void QueueOrder::shuffle(std::span<QueueEntry> entries) {
-  sort_by(entries, [](const QueueEntry&) { return 0; });
+  std::sort(entries.begin(), entries.end(), arrived_before);
   for (std::size_t left = entries.size(); left > 1; --left) {
     const auto chosen = static_cast<std::size_t>(prng_.below(static_cast<std::int64_t>(left)));
     std::swap(entries[left - 1], entries[chosen]);

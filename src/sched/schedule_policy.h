@@ -2,7 +2,9 @@
 //
 // Thread:     engine thread only (QueueOrder keeps scratch memory and a generator).
 // Memory:     scratch for `entries_max` entries, fixed at construction.
-// Cost:       O(n log n) comparisons; dfs-weight reads all matched tokens too.
+// Cost:       O(n) for those that stay, O(k log k) comparisons for the k that move; hrrn and
+// random:
+//             all move; dfs-weight: all, and it reads all matched tokens too.
 // Not here:   whether a request fits (batch_builder), names of policies (stemma/options.h).
 #pragma once
 
@@ -26,6 +28,7 @@ struct QueueEntry {
   std::int64_t uncached_tokens = 0;  // to compute before its next output
   std::int64_t waited_tokens = 0;    // computed by the engine since it arrived
   bool deferred = false;             // waits for another request's pages
+  bool moves = true;                 // is new, or stood otherwise when it was sorted last
   std::int32_t slot = 0;             // the caller's
 };
 
@@ -42,6 +45,10 @@ int by_priority(PriorityRule rule, std::int32_t a, std::int32_t b) noexcept;
 // Whether `policy` looks at cached prefixes, so that the order changes with the cache's epoch.
 bool looks_at_cache(SchedulePolicy policy) noexcept;
 
+// Whether an entry's place among others follows from the two alone and does not move with time: who
+// did not change stays in order.
+bool places_stand(SchedulePolicy policy) noexcept;
+
 class QueueOrder {
  public:
   struct Rules {
@@ -53,7 +60,8 @@ class QueueOrder {
   QueueOrder(const Rules& rules, std::int64_t entries_max);
 
   // Puts the entries into order, first to be looked at first.
-  // REQUIRES: entries.size() <= entries_max; arrivals differ.
+  // REQUIRES: entries.size() <= entries_max; arrivals differ; where places stand, entries that do
+  // not move follow each other as they were sorted before.
   void sort(std::span<QueueEntry> entries);
 
  private:
@@ -62,6 +70,12 @@ class QueueOrder {
     std::int64_t count;
   };
 
+  template <typename Before>
+  void sort_moved(std::span<QueueEntry> entries, Before before);
+  template <typename Key>
+  void sort_by(std::span<QueueEntry> entries, Key key);
+  template <typename Key>
+  void sort_with_priority(std::span<QueueEntry> entries, PriorityRule rule, Key key);
   void shuffle(std::span<QueueEntry> entries);
   void sort_by_weight(std::span<QueueEntry> entries);
   void emit_subtree(std::span<QueueEntry> entries, std::size_t depth_tokens);
@@ -69,7 +83,7 @@ class QueueOrder {
 
   Rules rules_;
   Prng prng_;
-  std::vector<QueueEntry> emitted_;  // dfs-weight: the order so far
+  std::vector<QueueEntry> emitted_;  // dfs-weight: the order so far; else those that move
   std::vector<Group> groups_;        // dfs-weight: a stack of child groups
 };
 

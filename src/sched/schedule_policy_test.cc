@@ -267,5 +267,42 @@ TEST(SchedulePolicy, RandomIsAPermutationThatItsSeedDecides) {
   EXPECT_EQ(first_places.size(), 8u) << "everyone is first some time";
 }
 
+// Entries that change now and then, put into order again and again by one that is told which, and
+// by one that is told nothing.
+TEST(SchedulePolicy, WhoMovesEndsUpWhereSortingEverybodyWouldPutHim) {
+  constexpr std::uint64_t kSeed = 5;
+  SCOPED_TRACE(kSeed);
+  const std::vector<TokenId> text(40, 7);
+  for (const SchedulePolicy policy : {kFcfs, kLof, kPriority, kLpm, kShortestUncachedFirst}) {
+    Prng prng(kSeed);
+    QueueOrder told({policy, PriorityRule::kLowFirst}, 100);
+    QueueOrder untold({policy, PriorityRule::kLowFirst}, 100);
+    std::vector<QueueEntry> entries;
+    for (std::int32_t round = 0; round < 400; ++round) {
+      std::erase_if(entries, [&](const QueueEntry&) { return prng.below(20) == 0; });
+      for (QueueEntry& entry : entries) {
+        entry.moves = looks_at_cache(policy) && prng.below(8) == 0;
+        if (!entry.moves) continue;
+        entry.matched = std::span(text).first(static_cast<std::size_t>(prng.below(5) * 8));
+        entry.uncached_tokens = 40 - std::ssize(entry.matched);
+        entry.deferred = prng.below(4) == 0;
+      }
+      for (std::int64_t left = prng.below(4); left > 0 && entries.size() < 100; --left) {
+        entries.push_back({.arrival = round * 10 + left,
+                           .priority = static_cast<std::int32_t>(prng.below(3)),
+                           .output_tokens_max = prng.below(4),
+                           .matched = {},
+                           .uncached_tokens = 40});
+      }
+      std::vector<QueueEntry> all = entries;
+      for (QueueEntry& entry : all) entry.moves = true;
+      told.sort(entries);
+      untold.sort(all);
+      ASSERT_TRUE(std::ranges::equal(entries, all, {}, &QueueEntry::arrival, &QueueEntry::arrival))
+          << schedule_policy_name(policy) << ", round " << round;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stemma

@@ -183,21 +183,26 @@ void Scheduler::order_queue() {
   if (!queue_changed_ && !cache_changed && !every_step) {
     return;
   }
+  queue_changed_ = false;
+  ordered_epoch_ = kv_.epoch();
+  bool any_moves = !places_stand(policy_);
   entries_.clear();
   for (Request* request : waiting_.requests()) {
-    forget_idle_leader(kv_, *request, in_flight_);
+    forget_idle_leader(kv_, *request);
     entries_.push_back(entry_of(*request));
+    any_moves = any_moves || entries_.back().moves;
   }
+  if (!any_moves) return;
   order_.sort(entries_);
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     waiting_.put(i, requests_[static_cast<std::size_t>(entries_[i].slot)]);
   }
-  queue_changed_ = false;
-  ordered_epoch_ = kv_.epoch();
 }
 
 QueueEntry Scheduler::entry_of(Request& request) {
   const std::int64_t matched = looks_at_cache(policy_) ? reachable_tokens(kv_, request) : 0;
+  const bool stood = std::exchange(request.ordered_tokens, matched) == matched;
+  const bool was_deferred = std::exchange(request.ordered_deferred, request.deferred());
   return {
       .arrival = request.arrival,
       .priority = request.priority,
@@ -206,6 +211,7 @@ QueueEntry Scheduler::entry_of(Request& request) {
       .uncached_tokens = request.total_tokens() - matched,
       .waited_tokens = totals_.computed_tokens - request.processed_at_arrival,
       .deferred = request.deferred(),
+      .moves = !stood || was_deferred != request.deferred(),
       .slot = request.slot};
 }
 
@@ -334,7 +340,8 @@ void Scheduler::requeue(Request& request) {
   request.become(RequestState::kPreempted);
   std::erase(in_flight_, &request);
   waiting_.push_back(request);
-  request.probed = false;
+  request.probe.forget();
+  request.ordered_tokens = -1;
   request.wanted_turn = -1;
   queue_changed_ = true;
 }
