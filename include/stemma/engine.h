@@ -191,8 +191,8 @@ class Engine {
   std::vector<RequestLease> leases() const;
 
   // Forgets what is cached of these families of namespaces, of all where none is named: see
-  // KvCache::purge. Requests that run go on and publish nothing any more; those that wait are
-  // computed afresh, and so is one that runs and is preempted. Between steps.
+  // KvCache::purge. Requests that were submitted before run, or go on, and publish nothing any
+  // more; those that wait are computed afresh. Between steps.
   Result<PurgeId> purge(std::span<const NamespaceFamily> families);
   std::optional<PurgeReport> purge_report(PurgeId id) const { return kv_->purge_report(id); }
 

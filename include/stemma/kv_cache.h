@@ -161,8 +161,7 @@ class KvCache {
   // published of `tokens`, and what was computed from it must not be used. REQUIRES: await_lent.
   [[nodiscard]] bool end_loan(Sequence& sequence, std::span<const TokenId> tokens);
 
-  // Who asked for it computes from now on, while the rest arrives (adopt).
-  void promotion_started(PromotionId id);
+  void promotion_started(PromotionId id);  // who asked for it computes while the rest arrives
   std::int64_t promotion_pages(PromotionId id) const;        // that it has taken and not published
   PromotionOutcome promotion_outcome(PromotionId id) const;  // what it brought so far
   void release_promotion(PromotionId id, PromotionUse use);
@@ -223,6 +222,7 @@ class KvCache {
   // and publishes nothing any more, nor does what has begun in these namespaces and holds none;
   // what begins now uses them afresh. kTooLarge: too many wait. REQUIRES: no step is in flight.
   Result<PurgeId> purge(std::span<const NamespaceFamily> namespaces);
+  bool is_of_any(NamespaceId ns, std::span<const NamespaceFamily> families) const;  // or goes on
   std::optional<PurgeReport> purge_report(PurgeId id) const;  // nullopt: too many came since
 
   // See RadixPrefixCache::set_quota, of the pages of the device; of host memory, if there is any,

@@ -56,8 +56,10 @@ class [[nodiscard]] Sequence {
   std::int64_t cached_tokens() const noexcept { return cached_tokens_; }
   // Tokens in pages that others can find: cached ones and those committed since.
   std::int64_t published_tokens() const noexcept { return shared_.tokens() + prefix_.tokens(); }
-  // Whether what it computes is published: not any more once its namespace was purged.
+  // Whether what it computes is published: not any more once its namespace was purged, nor where
+  // it is not to be.
   bool publishes() const noexcept { return publishes_; }
+  void stop_publishing() noexcept { publishes_ = false; }
   // Whether it names pages that are still arriving (KvCache::lend).
   bool on_loan() const noexcept { return lent_pages_ > 0; }
   // Tokens that the pages held have room for.

@@ -120,18 +120,21 @@ Result<PurgeId> KvCache::purge(std::span<const NamespaceFamily> namespaces) {
     return Error{ErrorCode::kTooLarge, "too many purges wait for a page store; ask again later"};
   }
   for (Sequence* const sequence : live_) {
-    if (sequence == nullptr || !shares()) continue;
-    const NamespaceId ns = sequence->prefix_.namespace_id();
-    const NamespaceId shared = grafts_->shared_ns(ns);
-    if (is_of_any(tree().digest(ns), namespaces) ||
-        (shared.valid() && is_of_any(tree().digest(shared), namespaces))) {
-      sequence->publishes_ = false;
+    if (sequence != nullptr && is_of_any(sequence->namespace_id(), namespaces)) {
+      sequence->stop_publishing();
     }
   }
   if (tiering_ != nullptr) return tiering_->purge(namespaces);
   last_purge_.emplace();
   if (shares()) last_purge_->pages[0] = tree().purge(namespaces);
   return PurgeId(purges_++);
+}
+
+bool KvCache::is_of_any(NamespaceId ns, std::span<const NamespaceFamily> families) const {
+  if (!shares()) return false;
+  const NamespaceId shared = grafts_->shared_ns(ns);
+  return stemma::is_of_any(tree().digest(ns), families) ||
+         (shared.valid() && stemma::is_of_any(tree().digest(shared), families));
 }
 
 std::optional<PurgeReport> KvCache::purge_report(PurgeId id) const {

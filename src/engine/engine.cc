@@ -197,6 +197,7 @@ void Engine::drain_inbox() {
   for (std::int64_t taken = 0; taken < inbox_->messages_max(); ++taken) {
     std::optional<InboxMessage> message = inbox_->try_take();
     if (!message.has_value()) {
+      inbox_->purges().forget();
       return;
     }
     if (message->spec.has_value()) {
@@ -215,6 +216,7 @@ struct Engine::Entry {
   std::span<const TokenId> distinct_prompt;
   std::uint64_t seed = 0;
   std::int64_t submitted_us = 0;
+  bool publishes = true;
 };
 
 void Engine::admit(InboxMessage message) {
@@ -225,9 +227,10 @@ void Engine::admit(InboxMessage message) {
     if (spec.shared_prefix.has_value()) adapter_names_->note(spec.shared_prefix->digest, name);
   }
   const std::uint64_t seed = *spec.sampling.seed;
+  const bool publishes = !inbox_->purges().came_before(message.id, spec);
   const auto entry = [&](std::vector<TokenId>& prompt, std::uint64_t own_seed) {
-    return Entry{message.adapter, std::move(prompt), message.distinct_prompt, own_seed,
-                 message.posted_us};
+    return Entry{message.adapter, std::move(prompt), message.distinct_prompt,
+                 own_seed,        message.posted_us, publishes};
   };
   admit_one(message.id, RequestId(), spec, entry(spec.prompt, seed));
   for (std::size_t copy = 1; copy <= message.other_prompts.size(); ++copy) {
@@ -255,6 +258,7 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
                                                      .retention = spec.retention,
                                                      .adapter = entry.adapter.place(),
                                                      .fork_of = fork_of,
+                                                     .publishes = entry.publishes,
                                                      .scores_prompt = scores,
                                                      .scored_tokens = given});
   if (request == nullptr) {
@@ -406,7 +410,12 @@ void Engine::set_quotas(std::span<const TenantQuota> quotas) {
 
 Result<PurgeId> Engine::purge(std::span<const NamespaceFamily> families) {
   if (!steps_->empty()) steps_->await_first();
-  return kv_->purge(families);
+  Result<PurgeId> purged = kv_->purge(families);
+  if (!purged.ok()) return purged;
+  assume_role(engine_thread);
+  scheduler_->note_purged(families);
+  inbox_->purges().note(RequestId(next_id_.load()), families);
+  return purged;
 }
 
 bool Engine::idle() const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/bounded_queue.h"
+#include "engine/noted_purges.h"
 #include "model/adapter_book.h"
 #include "stemma/engine.h"
 
@@ -37,11 +38,15 @@ class Inbox {
   std::optional<InboxMessage> try_take() { return messages_.try_pop(); }
   void wait(std::chrono::microseconds time) { messages_.wait_for_item(time); }
 
+  // Engine thread: purges since the last time that nothing was left to take.
+  NotedPurges& purges() { return purges_; }
+
   bool empty() const { return messages_.items() == 0; }
   std::int64_t messages_max() const noexcept { return messages_.items_max(); }
 
  private:
   BoundedQueue<InboxMessage> messages_;
+  NotedPurges purges_;
 };
 
 }  // namespace stemma

@@ -178,6 +178,7 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   }
   sequence.set_priority(request.priority);
   sequence.set_retention(request.retention);
+  if (!request.publishes) sequence.stop_publishing();
   request.sequence = std::move(sequence);
   request.computed_tokens = request.sequence.cached_tokens();
   if (request.state() == RequestState::kWaiting) {

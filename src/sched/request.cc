@@ -53,6 +53,7 @@ void Request::start(NewRequest&& request) {
   priority = request.priority;
   retention = request.retention;
   adapter = request.adapter;
+  publishes = request.publishes;
   fork_of = request.fork_of;
   scores_prompt = request.scores_prompt;
   scored_tokens = request.scored_tokens;

@@ -44,6 +44,7 @@ struct NewRequest {
   AdapterId adapter = {};
   // Has the same prompt as this one, which was submitted before it and computes it for both.
   RequestId fork_of = {};
+  bool publishes = true;           // false: it came before a purge of its namespace
   bool scores_prompt = false;      // logits of its prompt's tokens are wanted too,
   std::int64_t scored_tokens = 0;  // but of the first so many
 };
@@ -57,7 +58,8 @@ class Request {
   std::int64_t output_tokens_max = 0;
   std::int32_t priority = 0;
   Retention retention = Retention::kDefault;
-  AdapterId adapter;  // what it is computed with; invalid: the model alone
+  AdapterId adapter;      // what it is computed with; invalid: the model alone
+  bool publishes = true;  // what it computes; not once its namespace was purged
   bool scores_prompt = false;
   // Its next token cannot be chosen yet: a step computes nothing whose logits would be for it.
   bool rests = false;

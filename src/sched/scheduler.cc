@@ -328,8 +328,16 @@ void Scheduler::requeue_quarantined() {
   }
 }
 
+// Those that run keep it in mind by what they hold.
+void Scheduler::note_purged(std::span<const NamespaceFamily> families) {
+  for (Request* request : waiting_.requests()) {
+    if (kv_.is_of_any(request->ns, families)) request->publishes = false;
+  }
+}
+
 // From in flight to waiting, without anything of its own.
 void Scheduler::requeue(Request& request) {
+  request.publishes = request.sequence.publishes();
   request.sequence.reset();  // no end that the eviction policy should learn from
   let_promotion_go(request);
   request.looked_below = false;
@@ -346,44 +354,11 @@ void Scheduler::requeue(Request& request) {
   queue_changed_ = true;
 }
 
-Request* Scheduler::fork_or_null(const Request& request) {
-  return request.first_fork;
-}
-
 bool Scheduler::is_computed_beside(const Request& request, std::int64_t first_token) const {
   const auto shares = [&](const Request* other) {
     return other != &request && shared_tokens(kv_, request, *other, first_token) > 0;
   };
   return std::any_of(in_flight_.begin(), in_flight_.end(), shares);
-}
-
-std::optional<ForkedTail> Scheduler::try_fork(Request& request, Request& fork) {
-  STEMMA_CHECK(request.state() == RequestState::kRunning && fork.fork_of == request.id,
-               "a fork of a prompt that is computed");
-  request.remove_fork(fork);
-  queue_changed_ = true;
-  if (fork.rests) return std::nullopt;
-  if (!builder_->has_room(fork, request.sequence.published_tokens(), in_flight_))
-    return std::nullopt;
-  std::optional<ForkedSequence> forked = kv_.try_fork(request.sequence, request.prompt_tokens);
-  if (!forked.has_value()) return std::nullopt;
-  fork.sequence = std::move(forked->sequence);
-  fork.computed_tokens = fork.prompt_tokens;
-  fork.cached_tokens = fork.prompt_tokens;
-  fork.become(RequestState::kPrefilling);
-  fork.become(RequestState::kRunning);
-  waiting_.remove(fork);
-  enter_flight(fork);
-  ++totals_.forks;
-  return ForkedTail{forked->tail_from, forked->tail_to, forked->windowed_from, forked->windowed_to};
-}
-
-// Who waited to be forked off it computes for himself.
-void Scheduler::let_forks_go(Request& request) {
-  while (Request* fork = fork_or_null(request)) {
-    request.remove_fork(*fork);
-    queue_changed_ = true;
-  }
 }
 
 void Scheduler::publish(Request& request) {

@@ -130,6 +130,10 @@ class Scheduler {
   // of their prefix on; nothing they computed is published. Their tokens stay. Between steps.
   void requeue_quarantined() STEMMA_REQUIRES_ROLE(engine_thread);
 
+  // These families of namespaces, all where none is named, were purged: who waits of them publishes
+  // nothing when it runs, as who runs does from now on (KvCache::purge).
+  void note_purged(std::span<const NamespaceFamily> families) STEMMA_REQUIRES_ROLE(engine_thread);
+
   // The end of a request: its pages are published as far as they are computed, or (cancel, fail)
   // given back. Afterwards the Request may be read until the next try_submit.
   void finish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);

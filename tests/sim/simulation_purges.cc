@@ -35,10 +35,7 @@ void Simulation::purge() {
   for (const auto& [space, text] : texts_of_) {
     if (!families.empty() && space != digest.bytes[0]) continue;
     check_not_found(space);
-    const bool quiet =
-        std::none_of(asked_.begin(), asked_.end(),
-                     [space = space](const auto& entry) { return entry.second.space == space; });
-    if (quiet) purged_.insert(space);
+    purged_.insert(space);
   }
 }
 
