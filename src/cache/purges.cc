@@ -60,14 +60,14 @@ std::uint64_t Purges::stores_to_ask() const {
 PurgeId Purges::add(std::span<const NamespaceFamily> namespaces,
                     const std::array<std::int64_t, 4>& pages) {
   STEMMA_CHECK(can_add(namespaces), "what is pending is bounded (I10)");
+  ++additions_;
   return place({.namespaces = sorted_of(namespaces), .is_named = true, .pages = pages},
                stores_to_ask());
 }
 
 void Purges::add_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages_before) {
   if (stores_.empty() || is_to_forget_all(pages_before)) return;
-  Purge purge = {
-      .namespaces = sorted_of(namespaces), .pages_before = pages_before, .outlives = true};
+  Purge purge = {.namespaces = sorted_of(namespaces), .pages_before = pages_before};
   fit(purge);
   const bool of_all = purge.namespaces.empty();
   const PurgeId id = place(std::move(purge), stores_to_ask());
@@ -76,9 +76,7 @@ void Purges::add_behind(std::span<const NamespaceFamily> namespaces, std::int64_
 }
 
 void Purges::restore(int store, const UnconfirmedPurge& known) {
-  Purge purge = {.namespaces = sorted_of(known.namespaces),
-                 .pages_before = known.pages_before,
-                 .outlives = true};
+  Purge purge = {.namespaces = sorted_of(known.namespaces), .pages_before = known.pages_before};
   fit(purge);
   place(std::move(purge), bit_of(store));
 }
@@ -86,11 +84,11 @@ void Purges::restore(int store, const UnconfirmedPurge& known) {
 // Where no more can be remembered it is of everything.
 void Purges::fit(Purge& purge) const {
   const bool pending = find_pending(purge.namespaces, purge.pages_before) != purges_.size();
-  if (!pending && !has_room(purge.namespaces.size())) purge = {.namespaces = {}, .outlives = true};
+  if (!pending && !has_room(purge.namespaces.size())) purge = {};
 }
 
 // Of a store that cannot be purged, what it was asked for stands with it.
-void Purges::list_unconfirmed(bool all, Unconfirmed& out) const {
+void Purges::list_unconfirmed(Unconfirmed& out) const {
   for (std::size_t i = 0; i < stores_.size(); ++i) {
     const std::string label = purge_label(*parts_.stores[i]);
     const Store& store = stores_[i];
@@ -98,8 +96,7 @@ void Purges::list_unconfirmed(bool all, Unconfirmed& out) const {
       out.purges.push_back({.store = label, .namespaces = store.barred});
     }
     for (const auto& [id, purge] : purges_) {
-      const bool asks = (purge.stores & bit_of(static_cast<int>(i))) != 0;
-      if (!asks || !(purge.outlives || all)) continue;
+      if ((purge.stores & bit_of(static_cast<int>(i))) == 0) continue;
       out.purges.push_back(
           {.store = label, .namespaces = purge.namespaces, .pages_before = purge.pages_before});
     }
@@ -141,7 +138,6 @@ PurgeId Purges::place(Purge purge, std::uint64_t stores) {
     auto& [id, pending] = purges_[same];
     pending.stores |= stores;
     pending.is_named |= purge.is_named;
-    pending.outlives |= purge.outlives;
     for (std::size_t tier = 0; tier < purge.pages.size(); ++tier) {
       pending.pages[tier] += purge.pages[tier];
     }
@@ -232,7 +228,7 @@ void Purges::landed(const TransferTicket& ticket) {
   });
   STEMMA_CHECK(entry != purges_.end(), "a purge stays until every store has confirmed it");
   Purge& purge = entry->second;
-  if (!job.purge.has_value()) return note_failure(store, purge);
+  if (!job.purge.has_value()) return note_failure(store);
   const Status& status = job.purge->status;
   if (!status.ok() && status.error().code == ErrorCode::kUnsupported) return note_unable(job.store);
   const Tier tier = parts_.stores[static_cast<std::size_t>(job.store)]->tier();
@@ -241,7 +237,7 @@ void Purges::landed(const TransferTicket& ticket) {
     store.failed_last = ticket.cookie;
     STEMMA_LOG(kWarning, "cache.purge.failed", kv("store", tier_name(tier)),
                kv("error", to_string(status.error())));
-    return note_failure(store, purge);
+    return note_failure(store);
   }
   store.failures = 0;
   if (status.ok()) settle(purge, bit_of(job.store));
@@ -281,8 +277,7 @@ void Purges::bar(int store, Purge& purge) {
   if (from.barred_from_all) barred.clear();
 }
 
-void Purges::note_failure(Store& store, Purge& purge) {
-  if (!std::exchange(purge.outlives, true)) ++additions_;
+void Purges::note_failure(Store& store) {
   store.ask_again_us = parts_.clock.now_us() + (parts_.options.store_deadline_us << store.failures);
   store.failures = std::min(store.failures + 1, kDoublingsMax);
 }

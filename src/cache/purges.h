@@ -5,9 +5,9 @@
 // A purge begins when no copy to the store is under way that has a page of it: what lands later
 // would stay. A store that fails is asked again, for another purge first, less and less often, for
 // as long as the cache lives; one that gets on is asked again at once. What a store did not confirm
-// by then is found in the next life, unless that is told of it (tier/purge_file). A store that says
-// that it cannot be purged at all (kUnsupported) is not asked again: it keeps what it has, and as
-// long as the cache lives nothing of these namespaces is looked up in it or stored there.
+// when that ends is found in the next life, unless that is told of it (tier/purge_file). One that
+// says that it cannot be purged at all (kUnsupported) is not asked again: it keeps what it has, and
+// as long as the cache lives nothing of these namespaces is looked up in it or stored there.
 //
 // Thread:     engine thread only.                     Invariants: I9, I10 (docs/INVARIANTS.md).
 // Memory:     kPurgesMax purges, one of all that was wrong beside them, and kNamespacesMax
@@ -69,9 +69,8 @@ class Purges {
   // A store has not confirmed it, in an earlier life. Where no more can be remembered, everything
   // is to be forgotten there.
   void restore(int store, const UnconfirmedPurge& purge);
-  // Adds what each store has not confirmed, or never will; but for `all`, without what somebody
-  // asked for and no store has failed to do.
-  void list_unconfirmed(bool all, Unconfirmed& out) const;
+  // Adds what each store has not confirmed, or never will.
+  void list_unconfirmed(Unconfirmed& out) const;
   // Grows with every call that may have added some.
   std::int64_t additions() const noexcept { return additions_; }
 
@@ -94,7 +93,6 @@ class Purges {
     std::vector<NamespaceFamily> namespaces;  // sorted; none: all
     std::int64_t pages_before = 0;            // those with fewer stay
     bool is_named = false;                    // somebody was given its id
-    bool outlives = false;                    // is kept for the next life, in case this one ends
     std::uint64_t stores = 0;                 // a bit for each that has not confirmed it
     std::uint64_t unable = 0;                 // and for each that never will
     std::array<std::int64_t, 4> pages = {};   // by tier
@@ -121,7 +119,7 @@ class Purges {
   void drop_oldest_done();
   void ask(int store);
   bool being_stored(const Purge& purge, int store) const;
-  void note_failure(Store& store, Purge& purge);
+  void note_failure(Store& store);
   void note_unable(int store);
   void bar(int store, Purge& purge);
   void settle(Purge& purge, std::uint64_t stores);

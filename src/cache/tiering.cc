@@ -389,25 +389,6 @@ void Tiering::quarantine_all(NamespaceId ns) {
   for (const auto& text : host_->tree().first_pages(host_ns)) quarantine(ns, text);
 }
 
-// What is being brought up goes first, so that nothing of it is published afterwards.
-PurgeId Tiering::purge(std::span<const NamespaceFamily> namespaces) {
-  promotions_.give_up_namespaces(namespaces);
-  std::array<std::int64_t, 4> pages = {};
-  pages[static_cast<std::size_t>(Tier::kDevice)] = device_.tree.purge(namespaces);
-  pages[static_cast<std::size_t>(Tier::kHost)] = host_->tree().purge(namespaces);
-  for (std::size_t tier = 0; tier < pages.size(); ++tier) counters_.purged[tier] += pages[tier];
-  host_file_.forget();  // it is as old as this life, and has what is purged
-  return purges_.add(namespaces, pages);
-}
-
-std::optional<PurgeReport> Tiering::purge_report(PurgeId id) const {
-  std::optional<PurgeReport> report = purges_.report(id);
-  if (!host_file_.stays() || !purges_.was_added(id)) return report;
-  if (!report.has_value()) report.emplace();
-  report->pending.insert(report->pending.begin(), Tier::kHost);
-  return report;
-}
-
 void Tiering::visit_metrics(MetricVisitor& visitor) const {
   const auto of = [](const std::array<std::int64_t, 4>& counter, Tier tier) {
     return counter[static_cast<std::size_t>(tier)];

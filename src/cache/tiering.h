@@ -189,12 +189,12 @@ class Tiering {
     friend bool operator==(const UnconfirmedMark&, const UnconfirmedMark&) = default;
   };
   UnconfirmedMark unconfirmed_mark() const;
-  Unconfirmed unconfirmed(bool all) const;
+  Unconfirmed unconfirmed() const;
   void restore_unconfirmed();
   template <typename Restore>
   bool restore_at(const std::string& label, Restore restore);
   void keep_unconfirmed();
-  void write_unconfirmed(bool all);
+  void write_unconfirmed();
 
   const Clock& clock_;
   TierOptions options_;
@@ -220,7 +220,8 @@ class Tiering {
   PurgeFile* purge_file_or_null_;             // nullptr: nothing outlives this
   std::optional<UnconfirmedMark> kept_mark_;  // of when the file was last as it is to be
   Unconfirmed of_others_;                     // of stores that are not here in this life
-  std::int64_t keep_again_us_ = 0;
+  std::int64_t keep_again_us_ = 0;            // not before; what becomes less
+  std::int64_t keep_less_us_ = 0;             // not before this
   bool purge_file_lags_ = false;
 };
 

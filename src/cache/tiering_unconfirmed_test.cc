@@ -52,6 +52,11 @@ class UnconfirmedTest : public HeldCopies {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   bool says_nothing() const { return *file->said_or_null() == Unconfirmed(); }
+  // What becomes less is not written sooner.
+  void wait_for_less() {
+    clock.advance_us(10'000'000);
+    poll();
+  }
 
   std::vector<const Transfer*> jobs(TransferKind kind) {
     std::vector<const Transfer*> found;
@@ -98,24 +103,48 @@ TEST_F(UnconfirmedTest, APurgeOutlivesAnEnd) {
   EXPECT_EQ(asked[0]->namespaces, std::vector{family});
   EXPECT_EQ(metric("stemma_pending_purges"), 1);
   end_purges({});
-  EXPECT_TRUE(says_nothing());
   begin_next_life();
   EXPECT_TRUE(jobs(TransferKind::kPurge).empty());
+  EXPECT_TRUE(says_nothing());
 }
 
-// Writing it costs time, which a store that answers is not worth.
-TEST_F(UnconfirmedTest, APurgeOutlivesAKillOnceAStoreHasFailed) {
+// Before any store is asked for it.
+TEST_F(UnconfirmedTest, APurgeOutlivesAKillFromWhenItIsAskedFor) {
+  begin_life();
+  const NamespaceFamily family = family_of(digest_of(1));
+  ASSERT_TRUE(kv->purge({&family, 1}).ok());
+  EXPECT_TRUE(jobs(TransferKind::kPurge).empty());
+  kill_life();
+  begin_life();
+  poll();
+  ASSERT_EQ(jobs(TransferKind::kPurge).size(), 1u);
+  EXPECT_EQ(jobs(TransferKind::kPurge)[0]->namespaces, std::vector{family});
+}
+
+TEST_F(UnconfirmedTest, WhatIsConfirmedIsForgottenAfterAWhile) {
+  begin_life();
+  ASSERT_TRUE(kv->purge({}).ok());
+  poll();
+  end_purges({});
+  EXPECT_FALSE(says_nothing());
+  wait_for_less();
+  EXPECT_TRUE(says_nothing());
+}
+
+// Whoever asks again and again would keep the engine's thread waiting for the disk.
+TEST_F(UnconfirmedTest, TheSamePurgeIsWrittenOnceInAWhile) {
   begin_life();
   const NamespaceFamily family = family_of(digest_of(1));
   ASSERT_TRUE(kv->purge({&family, 1}).ok());
   poll();
-  EXPECT_TRUE(says_nothing());
-  end_purges(failed());
-  EXPECT_FALSE(says_nothing());
-  kill_life();
-  begin_life();
-  poll();
-  EXPECT_EQ(jobs(TransferKind::kPurge).size(), 1u);
+  end_purges({});
+  std::filesystem::create_directory(path + ".new");
+  for (int again = 0; again < 3; ++again) {
+    ASSERT_TRUE(kv->purge({&family, 1}).ok());
+    poll();
+    end_purges({});
+  }
+  EXPECT_EQ(metric("stemma_purge_file_not_written"), 0) << "nobody tried";
 }
 
 TEST_F(UnconfirmedTest, AWrongPageOutlivesAKill) {
@@ -137,6 +166,7 @@ TEST_F(UnconfirmedTest, AWrongPageOutlivesAKill) {
   end_removals();
   EXPECT_EQ(file->said_or_null()->removals.size(), 1u);
   end_purges({});
+  wait_for_less();
   EXPECT_TRUE(file->said_or_null()->removals.empty());
   EXPECT_TRUE(file->said_or_null()->purges.empty());
 }
@@ -188,6 +218,7 @@ TEST_F(UnconfirmedTest, AWrongSharedPageIsKnownToTheNextLife) {
   poll();
   end_removals();
   end_purges({});
+  wait_for_less();
   kill_life();
   begin_life();
   poll();
@@ -198,6 +229,7 @@ TEST_F(UnconfirmedTest, AWrongSharedPageIsKnownToTheNextLife) {
   ASSERT_EQ(jobs(TransferKind::kPurge).size(), 1u);
   EXPECT_TRUE(jobs(TransferKind::kPurge)[0]->namespaces.empty()) << "of all";
   end_purges({});
+  wait_for_less();
   EXPECT_TRUE(says_nothing());
 }
 
@@ -214,6 +246,7 @@ TEST_F(UnconfirmedTest, WhereTheFileIsDamagedEverythingIsForgotten) {
   ASSERT_NE(file->said_or_null(), nullptr) << "it is whole again";
   EXPECT_EQ(file->said_or_null()->purges.size(), 1u);
   end_purges({});
+  wait_for_less();
   EXPECT_TRUE(says_nothing());
 }
 
@@ -230,7 +263,7 @@ TEST_F(UnconfirmedTest, AFileOfHostMemoryThatCouldNotGoIsNotRead) {
   std::ofstream(host_path) << "STEMHOST: what was to go";
   begin_life(1, {.image_or_null = &image});
   EXPECT_FALSE(std::filesystem::exists(host_path));
-  poll();
+  wait_for_less();
   EXPECT_TRUE(says_nothing());
 }
 

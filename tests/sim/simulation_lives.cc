@@ -70,17 +70,13 @@ void Simulation::restart(End end) {
   if (pending_purges() > 0) ++tally_["sim_restored_purges"];
 }
 
-// One that is killed leaves the purge file as it is: what is asked for, and no store has failed to
-// do, may be found again.
+// One that is killed leaves the purge file as it is.
 void Simulation::close_engine_at(End end) {
   PurgeFile* const file_or_null =
       tiers_or_null_ == nullptr ? nullptr : tiers_or_null_->purge_file_or_null();
   const bool is_killed = end != End::kEngine && file_or_null != nullptr;
   Unconfirmed said;
-  if (is_killed) {
-    said = *file_or_null->said_or_null();
-    if (pending_purges() > 0) purged_.clear();
-  }
+  if (is_killed) said = *file_or_null->said_or_null();
   last_purge_.reset();
   close_engine();
   if (is_killed) STEMMA_CHECK(file_or_null->keep(said).ok(), "a file in memory can be written");
