@@ -238,7 +238,7 @@ TEST_F(UnconfirmedTest, WhereTheFileIsDamagedEverythingIsForgotten) {
   const NamespaceFamily family = family_of(digest_of(1));
   ASSERT_TRUE(kv->purge({&family, 1}).ok());
   end_life();
-  std::ofstream(path, std::ios::binary | std::ios::app) << "more";
+  std::ofstream(path, std::ios::binary) << "STEMPURG and no more";
   begin_life();
   poll();
   ASSERT_EQ(jobs(TransferKind::kPurge).size(), 1u);

@@ -4,8 +4,9 @@
 //     8  version       u32    24  body
 //    12  checksum      u32    of everything else
 //
-// The body: the file of host memory stays u8; a list of purges, of removals and of wrong shared
-// pages, each with its length u64 before it:
+// The body is two copies, each with such a header before it; in version 1 it is what each of them
+// has: the file of host memory stays u8; a list of purges, of removals and of wrong shared pages,
+// each with its length u64 before it:
 //
 //     purge     store, pages before u64, list of families (8 bytes each)
 //     removal   store, group u8, list of keys (32 bytes each)
@@ -19,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -34,7 +36,7 @@ namespace stemma {
 namespace {
 
 constexpr std::string_view kMagic = "STEMPURG";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::size_t kHeaderBytes = 24;
 constexpr std::size_t kChecksumAt = 12;
 constexpr std::size_t kCheckedAt = 16;
@@ -183,8 +185,8 @@ std::uint32_t checksum_of(std::string_view file) {
   return crc32c(bytes.subspan(kCheckedAt), crc32c(bytes.first(kChecksumAt)));
 }
 
-std::string file_of(const Unconfirmed& unconfirmed) {
-  const std::string body = body_of(unconfirmed);
+// With its header.
+std::string framed(const std::string& body) {
   Writer header;
   for (const char letter : kMagic) header.put(letter);
   header.put(kVersion);
@@ -196,13 +198,37 @@ std::string file_of(const Unconfirmed& unconfirmed) {
   return file;
 }
 
+std::string file_of(const Unconfirmed& unconfirmed) {
+  const std::string copy = framed(body_of(unconfirmed));
+  return framed(copy + copy);
+}
+
+std::uint64_t body_bytes_of(std::string_view file) {
+  return Reader(file.substr(kCheckedAt, kHeaderBytes - kCheckedAt)).take<std::uint64_t>();
+}
+
 // Of any version.
 bool is_whole(std::string_view file) {
-  if (file.size() < kHeaderBytes) return false;
-  Reader header(file.substr(kChecksumAt, kHeaderBytes - kChecksumAt));
-  const auto checksum = header.take<std::uint32_t>();
-  const auto body_bytes = header.take<std::uint64_t>();
-  return checksum == checksum_of(file) && body_bytes == file.size() - kHeaderBytes;
+  if (file.size() < kHeaderBytes || !file.starts_with(kMagic)) return false;
+  const auto checksum = Reader(file.substr(kChecksumAt)).take<std::uint32_t>();
+  return checksum == checksum_of(file) && body_bytes_of(file) == file.size() - kHeaderBytes;
+}
+
+std::uint32_t version_of(std::string_view file) {
+  return Reader(file.substr(kMagic.size())).take<std::uint32_t>();
+}
+
+// What either copy says, however the file ends and whatever stands before them.
+std::optional<Unconfirmed> read_copies(std::string_view file) {
+  if (file.size() < 2 * kHeaderBytes) return std::nullopt;
+  const std::string_view copies = file.substr(kHeaderBytes);
+  const std::uint64_t body_bytes = std::min<std::uint64_t>(body_bytes_of(copies), copies.size());
+  const std::string_view first = copies.substr(0, kHeaderBytes + body_bytes);
+  const std::string_view second = copies.substr(copies.size() - copies.size() / 2);
+  for (const std::string_view copy : {first, second}) {
+    if (is_whole(copy) && version_of(copy) == kVersion) return read_body(copy.substr(kHeaderBytes));
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -235,16 +261,17 @@ Status PurgeFile::read(bool is_own) {
     said_.emplace();
     return {};
   }
+  said_ = read_copies(file);
+  if (said_.has_value()) return {};
   if (!file.starts_with(kMagic) && !is_own) {
     return Error{ErrorCode::kInvalidArgument,
                  path_ + ": not a file of purges, and is not written over"};
   }
-  if (!file.starts_with(kMagic) || !is_whole(file)) return {};
-  Reader version(file.substr(kMagic.size()));
-  if (version.take<std::uint32_t>() > kVersion) {
+  if (!is_whole(file)) return {};
+  if (version_of(file) > kVersion) {
     return Error{ErrorCode::kUnsupported, path_ + ": of a later version"};
   }
-  said_ = read_body(file.substr(kHeaderBytes));
+  if (version_of(file) == 1) said_ = read_body(file.substr(kHeaderBytes));
   return {};
 }
 

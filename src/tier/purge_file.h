@@ -3,11 +3,12 @@
 // wrong, while its store was down would be found again by the next life.
 //
 //   header   24 bytes: magic, version, checksum, length
-//   body     whether the file of host memory stays, purges, removals, wrong shared pages
+//   body     twice the same, each with such a header of its own: whether the file of host memory
+//            stays, purges, removals, wrong shared pages
 //
 // It is written anew when there is more to remember, and when all is done: a file beside it takes
-// its name when it is durable. One that is damaged may have said anything: then everything is to be
-// forgotten.
+// its name when it is durable. One of which both copies are damaged may have said anything: then
+// everything is to be forgotten.
 //
 // Thread:     one at a time.
 // Memory:     what it says.

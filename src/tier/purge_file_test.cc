@@ -52,6 +52,14 @@ class PurgeFileTest : public ::testing::Test {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
+  // Where the headers of the file and of its two copies are.
+  std::vector<std::size_t> headers() const { return {0, 24, 24 + (bytes().size() - 24) / 2}; }
+  // With one copy of what this one says.
+  std::string of_first_version() const {
+    std::string copy = bytes().substr(24, headers()[2] - 24);
+    copy[8] = 1;
+    return with_checksum(copy);
+  }
   void write(const std::string& bytes) const { std::ofstream(path, std::ios::binary) << bytes; }
 
   TempDirectory directory;
@@ -119,33 +127,54 @@ TEST_F(PurgeFileTest, WhatIsNoneIsNotWrittenOver) {
 TEST_F(PurgeFileTest, OneOfALaterVersionIsRefused) {
   keep(example());
   std::string later = bytes();
-  later[8] = 2;
+  for (const std::size_t header : headers()) later[header + 8] = 3;
   write(with_checksum(later));
   EXPECT_EQ(refused(), ErrorCode::kUnsupported);
+}
+
+// Wherever it is, one of the two copies says what was kept.
+TEST_F(PurgeFileTest, DamageInOnePlaceCostsNothing) {
+  keep(example());
+  const std::string whole = bytes();
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    flip_bit(path, at);
+    const auto file = open_own();
+    ASSERT_NE(file->said_or_null(), nullptr) << at;
+    EXPECT_EQ(*file->said_or_null(), example()) << at;
+    write(whole);
+  }
+  write(whole + '\0');
+  EXPECT_EQ(*open()->said_or_null(), example());
 }
 
 TEST_F(PurgeFileTest, NoDamageMakesItSayAnythingElse) {
   keep(example());
   const std::string whole = bytes();
-  for (std::size_t at = 0; at < whole.size(); ++at) {
-    flip_bit(path, at);
-    EXPECT_EQ(open_own()->said_or_null(), nullptr) << at;
-    write(whole);
-    if (at == 0) continue;
+  const std::size_t second = headers()[2];
+  for (std::size_t at = 1; at < whole.size(); ++at) {
     write(whole.substr(0, at));
-    EXPECT_EQ(open_own()->said_or_null(), nullptr) << "cut off at " << at;
-    write(whole);
+    EXPECT_EQ(open_own()->said_or_null() != nullptr, at >= second) << "cut off at " << at;
   }
-  write(whole + '\0');
-  EXPECT_EQ(open()->said_or_null(), nullptr);
+  for (std::size_t at = 24; at < second; ++at) {
+    write(whole);
+    flip_bit(path, at);
+    flip_bit(path, at + second - 24);
+    EXPECT_EQ(open_own()->said_or_null(), nullptr) << at << " of both copies";
+  }
   EXPECT_TRUE(open()->keep(example()).ok());
   EXPECT_EQ(bytes(), whole);
+}
+
+TEST_F(PurgeFileTest, OneOfTheFirstVersionSaysWhatItSaid) {
+  keep(example());
+  write(of_first_version());
+  EXPECT_EQ(*open()->said_or_null(), example());
 }
 
 // Lengths that are not there, under the right checksum.
 TEST_F(PurgeFileTest, LiesAreReadWithinTheirFile) {
   keep(example());
-  const std::string whole = bytes();
+  const std::string whole = of_first_version();
   for (std::size_t at = 16; at < whole.size(); ++at) {
     std::string lie = whole;
     lie[at] = '\xFF';
