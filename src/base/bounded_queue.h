@@ -1,8 +1,8 @@
-// BoundedQueue: hands values from some threads to others; when it is full it says so and never
-// grows.
+// BoundedQueue: hands values from some threads to others; when it is full it says so, and grows for
+// none but those of whose number the producer is sure.
 //
 // Thread:     any number of producers and consumers.
-// Memory:     room for `items_max` values, fixed at construction; a T() in each empty place.
+// Memory:     room for `items_max` values from construction on; a T() in each empty place.
 // Cost:       one uncontended lock an operation, a system call only to wake a sleeper.
 // Not here:   what the values mean; priorities; anything without a lock (nothing here is per
 // token).
@@ -24,7 +24,8 @@ template <typename T>
 class BoundedQueue {
  public:
   // REQUIRES: items_max >= 1.
-  explicit BoundedQueue(std::int64_t items_max) : ring_(static_cast<std::size_t>(items_max)) {
+  explicit BoundedQueue(std::int64_t items_max)
+      : items_max_(items_max), ring_(static_cast<std::size_t>(items_max)) {
     STEMMA_CHECK_GE(items_max, 1);
   }
 
@@ -32,14 +33,23 @@ class BoundedQueue {
   bool try_push(T&& item) {
     {
       const std::lock_guard lock(mutex_);
-      if (closed_ || count_ == ring_.size()) {
-        return false;
-      }
-      ring_[(first_ + count_) % ring_.size()] = std::move(item);
-      ++count_;
+      if (closed_ || is_full()) return false;
+      put(std::move(item));
     }
     not_empty_.notify_one();
     return true;
+  }
+
+  // Puts `item` behind the others, also where the queue is full: for values of which there are no
+  // more than of something that is bounded. Takes memory then. REQUIRES: it is not closed.
+  void push_over(T&& item) {
+    {
+      const std::lock_guard lock(mutex_);
+      STEMMA_CHECK(!closed_, "a closed queue takes nothing in");
+      if (count_ == ring_.size()) grow();
+      put(std::move(item));
+    }
+    not_empty_.notify_one();
   }
 
   // The oldest value, or nullopt if there is none now.
@@ -55,12 +65,11 @@ class BoundedQueue {
   bool push(T&& item) {
     {
       std::unique_lock lock(mutex_);
-      not_full_.wait(lock, [this] { return closed_ || count_ < ring_.size(); });
+      not_full_.wait(lock, [this] { return closed_ || !is_full(); });
       if (closed_) {
         return false;
       }
-      ring_[(first_ + count_) % ring_.size()] = std::move(item);
-      ++count_;
+      put(std::move(item));
     }
     not_empty_.notify_one();
     return true;
@@ -96,10 +105,24 @@ class BoundedQueue {
     const std::lock_guard lock(mutex_);
     return static_cast<std::int64_t>(count_);
   }
-  std::int64_t items_max() const noexcept { return static_cast<std::int64_t>(ring_.size()); }
+  std::int64_t items_max() const noexcept { return items_max_; }
 
  private:
-  // REQUIRES: mutex_ is held; there is a value.
+  // Everything here: mutex_ is held.
+  bool is_full() const { return static_cast<std::int64_t>(count_) >= items_max_; }
+  void put(T&& item) {
+    ring_[(first_ + count_) % ring_.size()] = std::move(item);
+    ++count_;
+  }
+  void grow() {
+    std::vector<T> larger(2 * ring_.size());
+    for (std::size_t i = 0; i < count_; ++i) {
+      larger[i] = std::move(ring_[(first_ + i) % ring_.size()]);
+    }
+    ring_ = std::move(larger);
+    first_ = 0;
+  }
+  // REQUIRES: there is a value.
   T take_oldest() {
     T item = std::exchange(ring_[first_], T());
     first_ = (first_ + 1) % ring_.size();
@@ -108,6 +131,7 @@ class BoundedQueue {
     return item;
   }
 
+  const std::int64_t items_max_;
   mutable std::mutex mutex_;
   std::condition_variable not_empty_;
   std::condition_variable not_full_;

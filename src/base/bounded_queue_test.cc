@@ -22,6 +22,18 @@ TEST(BoundedQueue, KeepsOrderAndSaysWhenItIsFull) {
   EXPECT_EQ(queue.try_pop(), std::nullopt);
 }
 
+TEST(BoundedQueue, WhatIsPushedOverComesInItsOrderHoweverFullItIs) {
+  BoundedQueue<int> queue(2);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_TRUE(queue.try_push(0));
+    for (int item = 1; item < 7; ++item) queue.push_over(int(item));
+    EXPECT_FALSE(queue.try_push(7)) << "nobody else has more room";
+    EXPECT_EQ(queue.items_max(), 2);
+    for (int item = 0; item < 6; ++item) EXPECT_EQ(queue.try_pop(), item);
+    EXPECT_EQ(queue.pop(), 6);
+  }
+}
+
 TEST(BoundedQueue, ARefusedValueStaysWithItsOwner) {
   BoundedQueue<std::unique_ptr<int>> queue(1);
   ASSERT_TRUE(queue.try_push(std::make_unique<int>(1)));

@@ -80,7 +80,7 @@ void ApiService::tell(ExchangeId exchange, AnswerOutput&& output) {
   note_end(found->second, found->second.answer_or_null->status());
   exchanges_.erase(found);
   // The others of a request that failed are of no use.
-  if (output.failed) static_cast<void>(loop_->cancel(exchange));
+  if (output.failed) loop_->cancel(exchange);
 }
 
 void ApiService::write(ExchangeId exchange, Exchange& entry, AnswerUpdate&& update) {

@@ -205,9 +205,7 @@ void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
 void ApiService::gone(ExchangeId exchange) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
-  if (found->second.answer_or_null != nullptr && !loop_->cancel(exchange)) {
-    STEMMA_LOG(kWarning, "server.cancel_lost", kv("request_id", found->second.request_id));
-  }
+  if (found->second.answer_or_null != nullptr) loop_->cancel(exchange);
   for (const auto& each : work_) each->withdraw(exchange);
   loading_->withdraw(exchange);
   if (found->second.writing && !writing_->withdraw(exchange)) {

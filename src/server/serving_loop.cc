@@ -48,10 +48,10 @@ bool ServingLoop::submit(AnswerJob&& job) {
   return false;
 }
 
-bool ServingLoop::cancel(ExchangeId exchange) {
+void ServingLoop::cancel(ExchangeId exchange) {
   Message message;
   message.cancelled = exchange;
-  return messages_.try_push(std::move(message));
+  messages_.push_over(std::move(message));
 }
 
 bool ServingLoop::ask(Question question) {

@@ -101,7 +101,8 @@ class ServingLoop {
   // is not kNone. False if messages_max wait, or the loop is stopping.
   [[nodiscard]] bool submit(AnswerJob&& job);
   // Ends the answers of an exchange that have not ended, with kCancelled; none: nothing happens.
-  [[nodiscard]] bool cancel(ExchangeId exchange);
+  // However many messages wait: each exchange is given up once or twice.
+  void cancel(ExchangeId exchange);
   // Runs `question` between two steps, on the loop's own thread.
   [[nodiscard]] bool ask(Question question);
 

@@ -517,7 +517,7 @@ TEST_F(ServingLoopTest, ACancelAtAnyStepEndsWhatItIsForAndNothingElse) {
       model_->wait_for_step();
       model_->let_go(steps);
     }
-    ASSERT_TRUE(loop_->cancel(ExchangeId(1)));
+    loop_->cancel(ExchangeId(1));
     model_->let_all_go();
     updates_->wait_for_ends(3);
     for (const std::int64_t index : {0, 1}) {
@@ -536,26 +536,27 @@ TEST_F(ServingLoopTest, ACancelRightBehindItsJobIsNotLost) {
   ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
   model_->wait_for_step();
   ASSERT_TRUE(loop_->submit(job(2, 10, 100)));
-  ASSERT_TRUE(loop_->cancel(ExchangeId(2)));
-  ASSERT_TRUE(loop_->cancel(ExchangeId(2)));
-  ASSERT_TRUE(loop_->cancel(ExchangeId(3)));
+  loop_->cancel(ExchangeId(2));
+  loop_->cancel(ExchangeId(2));
+  loop_->cancel(ExchangeId(3));
   model_->let_all_go();
   updates_->wait_for_ends(2);
   EXPECT_EQ(updates_->answer(2).last.finish, FinishReason::kCancelled);
   expect_nothing_left();
 }
 
-TEST_F(ServingLoopTest, AFullQueueSaysSo) {
+TEST_F(ServingLoopTest, AFullQueueSaysSoAndTakesCancelsAllTheSame) {
   open(/*messages_max=*/2);
   ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
   model_->wait_for_step();
-  EXPECT_TRUE(loop_->submit(job(2, 3, 1)));
-  EXPECT_TRUE(loop_->submit(job(3, 3, 1)));
+  for (const std::int64_t exchange : {2, 3}) EXPECT_TRUE(loop_->submit(job(exchange, 3, 100)));
   EXPECT_FALSE(loop_->submit(job(4, 3, 1)));
   EXPECT_FALSE(loop_->ask([](Engine&) {}));
+  for (const std::int64_t exchange : {1, 3}) loop_->cancel(ExchangeId(exchange));
   EXPECT_EQ(loop_->answers_in_flight(), 3);
   model_->let_all_go();
   updates_->wait_for_ends(3);
+  EXPECT_EQ(updates_->answer(3).last.finish, FinishReason::kCancelled);
   expect_nothing_left();
 }
 
