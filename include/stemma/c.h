@@ -76,7 +76,7 @@ typedef struct stemma_pool_options {
   int32_t dtype;       // by default STEMMA_BF16
   int32_t kind;        // by default STEMMA_MHA
   int32_t layout;      // by default STEMMA_LAYER_FIRST
-  int32_t threads;     // that touch its memory when it is opened; by default 1
+  int32_t threads;     // that touch its memory when it is opened: 1 (the default) to 1024
 } stemma_pool_options;
 
 STEMMA_API void stemma_pool_options_init(stemma_pool_options* options, size_t struct_size);
@@ -161,7 +161,7 @@ typedef struct stemma_tiers_options {
   const uint8_t* digest;   // 32 bytes: whose pages host_file holds, see stemma_digest; or NULL
   const char* codec;       // "plain" (by default), "int8", "int4": below the device, not exact
   int32_t layout;          // of host memory; by default STEMMA_PAGE_FIRST
-  int32_t threads;         // that touch its memory; by default 1
+  int32_t threads;         // that touch its memory: 1 (the default) to 1024
   const char* purge_file;  // where what stores are to forget yet outlives the cache; or NULL
 } stemma_tiers_options;
 STEMMA_API void stemma_tiers_options_init(stemma_tiers_options* options, size_t struct_size);

@@ -1,6 +1,7 @@
 #include "bindings/c_pool_options.h"
 
 #include "bindings/c_handles.h"
+#include "bindings/thread_count.h"
 
 namespace stemma {
 
@@ -12,7 +13,9 @@ stemma_status read_pool(const stemma_pool_options* given, CPoolPlan& plan) {
   if (!read_enum(options.layout, KvLayout::kPageFirst, plan.layout)) {
     return refuse("layout is unknown");
   }
-  if (options.threads < 1) return refuse("threads must be at least 1");
+  if (const Status status = check_threads(options.threads); !status.ok()) {
+    return fail(status.error());
+  }
   if (options.layers < 1) return refuse("layers must be at least 1");
   plan.threads = options.threads;
   plan.shape.layers = options.layers;

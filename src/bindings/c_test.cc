@@ -443,8 +443,13 @@ TEST(CPool, WrongShapesAreRefused) {
   options = pool_options(0);
   EXPECT_EQ(stemma_pool_open(&options, &pool), STEMMA_INVALID_ARGUMENT);
   options = pool_options(3);
-  options.threads = 0;
-  EXPECT_EQ(stemma_pool_open(&options, &pool), STEMMA_INVALID_ARGUMENT);
+  for (const std::int32_t threads : {0, 1025, 2'000'000'000}) {
+    options = pool_options(3);
+    options.threads = threads;
+    EXPECT_EQ(stemma_pool_open(&options, &pool), STEMMA_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(stemma_last_error()).find("threads must be from 1 to 1024"),
+              std::string::npos);
+  }
   EXPECT_EQ(pool, nullptr);
 }
 

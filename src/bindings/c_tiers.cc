@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "bindings/c_handles.h"
 #include "bindings/callback_store.h"
+#include "bindings/thread_count.h"
 #include "stemma/c_windows.h"
 #include "stemma/embed.h"
 #include "tier/guarded_store.h"
@@ -42,7 +43,9 @@ stemma_status read_tiers(const stemma_tiers_options* given, LowerTierOptions& pl
   if (!read_enum(options.layout, KvLayout::kPageFirst, plan.host_layout)) {
     return refuse("layout is unknown");
   }
-  if (options.threads < 1) return refuse("threads must be at least 1");
+  if (const Status status = check_threads(options.threads); !status.ok()) {
+    return fail(status.error());
+  }
   threads = options.threads;
   plan.host_bytes = options.host_bytes;
   if (options.host_file != nullptr) plan.host_file = options.host_file;

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/thread_pool.h"
+#include "bindings/thread_count.h"
 #include "pool/kv_pool_factory.h"
 #include "pool/page_codec.h"
 #include "prefix/namespace_digest.h"
@@ -27,7 +27,7 @@ Status check_codec(PageCodec codec, const KvPool& pool) {
 }  // namespace
 
 Result<std::unique_ptr<KvPool>> open_kv_pool(const KvShape& shape, KvLayout layout, int threads) {
-  STEMMA_CHECK_GE(threads, 1);
+  STEMMA_RETURN_IF_ERROR(check_threads(threads));
   if (shape.kind == KvKind::kDoubleSparse) {
     return Error{ErrorCode::kUnsupported,
                  "KV shape: double_sparse needs channels calibrated for a model"};
@@ -40,7 +40,7 @@ Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& opt
                                                      KvPool& device,
                                                      std::vector<std::unique_ptr<PageStore>> stores,
                                                      int threads, KvPool* windowed_or_null) {
-  STEMMA_CHECK_GE(threads, 1);
+  STEMMA_RETURN_IF_ERROR(check_threads(threads));
   static const MonotonicClock clock;
   const auto codec = try_parse_page_codec(options.codec);
   if (!codec.has_value()) {
