@@ -107,6 +107,7 @@ TEST_F(SharedPrefixEvents, WhatIsBehindASharedPartThatGoesIsFoundNoMore) {
   publish(*kv_, ns, text(50));
   expect_told();
   EXPECT_EQ(router_finds(text(50)), 10);
+  EXPECT_EQ(mirror_.cleared_events, 0) << "what did not change is not told of";
   kv_->reset();
   expect_told();
   publish(*kv_, ns, text(70));
@@ -127,6 +128,31 @@ TEST_F(SharedPrefixEvents, OfManyTextsAreWhatTheCacheFinds) {
     kv_->drain_events(mirror_);
     ASSERT_EQ(mirror_.pages, found_by(*kv_)) << "after text " << i;
   }
+}
+
+// Of twelve tenants' texts behind six prefixes three fit. A prefix that was not used for a while
+// goes before what is behind it, and comes back.
+TEST_F(SharedPrefixEvents, WhereMoreIsSharedThanStaysOnlyWhatIsBehindItIsToldOfAnew) {
+  Prng random(5);
+  std::vector<NamespaceId> spaces;
+  for (std::uint8_t tenant = 0; tenant < 12; ++tenant) {
+    const SharedPrefix shared = {.digest = {{100, static_cast<std::uint8_t>(tenant % 6)}},
+                                 .tokens = kShared};
+    spaces.push_back(*kv_->try_open_namespace({{50, tenant}}, &shared));
+  }
+  for (int i = 0; i < 2000; ++i) {
+    const std::int64_t tenant = random.below(12);
+    const Tokens whole = counted(static_cast<TokenId>(1000 * (tenant % 6)), kShared) +
+                         counted(static_cast<TokenId>(50 + 10 * random.below(2)), 5);
+    publish(*kv_, spaces[static_cast<std::size_t>(tenant)], whole);
+    kv_->drain_events(mirror_);
+    if (i % 10 == 0) {
+      ASSERT_EQ(mirror_.pages, found_by(*kv_)) << "after text " << i;
+    }
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(mirror_.removed_events, 500);
+  EXPECT_EQ(mirror_.cleared_events, 0);
 }
 
 TEST(KvCacheEvents, PagesThatArePublishedAndEvictedAreToldOf) {

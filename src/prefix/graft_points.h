@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "stemma/ids.h"
@@ -56,12 +57,11 @@ class GraftPoints {
     const std::optional<PageKey>& key = grafts_[ns.index()].after;
     return key.has_value() && points_.at(*key).found;
   }
-  // A page begins to be found, or stops. Whether any namespace goes on from it.
+  // A page begins to be found, or stops. Whether any namespace goes on from it to which that is
+  // new.
   bool note(const PageKey& key, bool found) {
     const auto point = points_.find(key);
-    if (point == points_.end()) return false;
-    point->second.found = found;
-    return true;
+    return point != points_.end() && std::exchange(point->second.found, found) != found;
   }
   // No page is found any more.
   void lose_all() {

@@ -147,8 +147,7 @@ class RadixPrefixCache final : public PrefixCache {
   // there was more than PrefixCacheOptions::events_pages_max, all that is found now instead:
   // kCleared, then kStored for each node, O(nodes + tokens). Nothing where no log was asked for.
   void drain_events(PrefixEventSink& sink);
-  // The next drain hands over everything: for who follows the cache from now on.
-  void resend_events();
+  void resend_events();  // the next drain hands over everything: for who follows from now on
   // Texts of `ns` go on from a page of another namespace, or do not. Until `follow` says which page
   // that is, and while it is not found, events say nothing of them.
   void set_grafted(NamespaceId ns, bool grafted);
@@ -221,8 +220,7 @@ class RadixPrefixCache final : public PrefixCache {
   OwnedPages evict_parked_leaf(NodeSlot leaf, std::int64_t wanted_pages);
   OwnedPages evict_wanted_leaf(std::int64_t wanted_pages);
   OwnedPages evict_unordered_leaf(NodeSlot leaf, std::int64_t wanted_pages);
-  // Of a leaf whose turn it is, not wanted as a whole: pages that may go; 0 within its quota.
-  std::int64_t spare_pages(NodeSlot leaf) const noexcept;
+  std::int64_t spare_pages(NodeSlot leaf) const noexcept;  // that may go; 0 within its quota
   void place_below(std::vector<NodeSlot> roots);
   void park(NodeSlot leaf);
   NodeSlot next_parked_or_none() const;
@@ -239,8 +237,7 @@ class RadixPrefixCache final : public PrefixCache {
   NodeSlot publish(NodeSlot parent, std::span<const TokenId> tokens, OwnedPages pages,
                    std::int32_t priority);
   void drop(NodeSlot leaf);
-  // As take_back, of pages that had to go.
-  void evict_from(NodeSlot leaf, std::span<PageId> ids);
+  void evict_from(NodeSlot leaf, std::span<PageId> ids);  // as take_back, of what had to go
   void mark_evicted(NodeSlot leaf, std::int64_t pages);
   std::span<const TokenId> page_of(const RadixNode& node, std::int64_t page) const;
   NodeSlot nearest_child(NodeSlot parent, std::span<const TokenId> tokens) const;
@@ -253,7 +250,10 @@ class RadixPrefixCache final : public PrefixCache {
     tree_.shrink(leaf, ids);
   }
   void log_stored(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens);
+  void log_pages(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens);
   void log_removed(NodeSlot slot, std::int64_t pages);
+  void log_removed_pages(NodeSlot slot, std::int64_t pages);
+  void log_below(NodeSlot root, bool found);
   void note_found(NodeSlot slot, std::int64_t first_page, bool found);
   void hand_over_all(PrefixEventSink& sink);
   void hand_over(NodeSlot root, const RadixTree::ChildLists& lists, PrefixEventSink& sink);

@@ -8,9 +8,8 @@
 //
 // Texts of a grafted namespace go on from a page of another one, and are found only while that page
 // is: it is their first pages' parent, though the keys of these are rooted in their own namespace.
-// Where such a page goes or comes back, and there are pages behind it, everything is told anew:
-// that is rare where what is shared stays in the cache. Where more is shared than fits, it may be
-// as often as requests come.
+// Where such a page goes or comes back, what is behind it is told of with it. Where a namespace
+// that has pages turns out to go on from one, everything is told anew.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -62,9 +61,14 @@ void RadixPrefixCache::log_stored(NamespaceId ns, NodeSlot slot, std::span<const
   if (node.unlinked) return;
   compute_own_keys(slot);
   if (!grafts_.is_found(ns)) return;
-  const std::int64_t first_page =
-      node.chain.pages - static_cast<std::int64_t>(tokens.size()) / page_size();
-  note_found(slot, first_page, true);
+  log_pages(ns, slot, tokens);
+  note_found(slot, node.chain.pages - std::ssize(tokens) / page_size(), true);
+}
+
+// The last pages of a node, which have these tokens, begin to be found.
+void RadixPrefixCache::log_pages(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens) {
+  const RadixNode& node = tree_.node(slot);
+  const std::int64_t first_page = node.chain.pages - std::ssize(tokens) / page_size();
   PrefixEventLog::Place place{.digest = digest(ns), .parent = grafts_.after(ns)};
   if (first_page > 0) {
     PageKey before;
@@ -85,24 +89,44 @@ void RadixPrefixCache::log_removed(NodeSlot slot, std::int64_t pages) {
     if (!grafts_.is_found(namespace_of(root_above(slot)))) return;
     note_found(slot, node.chain.pages - pages, false);
   }
+  log_removed_pages(slot, pages);
+}
+
+void RadixPrefixCache::log_removed_pages(NodeSlot slot, std::int64_t pages) {
   const std::span<PageKey> keys = log_or_null_->add_removed(pages);
-  copy_keys(slot, node.chain.pages - pages, keys);
+  copy_keys(slot, tree_.node(slot).chain.pages - pages, keys);
   std::reverse(keys.begin(), keys.end());
 }
 
-// The pages of a node from `first_page` on begin to be found, or stop.
+// The pages of a node from `first_page` on begin to be found, or stop, and with them what goes on
+// from them in other namespaces.
 void RadixPrefixCache::note_found(NodeSlot slot, std::int64_t first_page, bool found) {
   if (!grafts_.any()) return;
   std::int64_t page = 0;
   tree_.arena().for_each_run(tree_.node(slot).chain, [&](UnitId first, std::int64_t run_pages) {
     for (const PageKey& key : tree_.arena().keys_of(first, run_pages)) {
       if (page++ < first_page || !grafts_.note(key, found)) continue;
-      const bool is_followed = std::ranges::any_of(roots_, [&](NodeSlot root) {
-        return tree_.node(root).children > 0 && grafts_.after(namespace_of(root)) == key;
-      });
-      if (is_followed) log_or_null_->lose();
+      for (const NodeSlot root : roots_) {
+        const bool follows =
+            tree_.node(root).children > 0 && grafts_.after(namespace_of(root)) == key;
+        if (follows && !log_or_null_->lost()) log_below(root, found);
+      }
     }
   });
+}
+
+// All that is below a root begins to be found, or stops. O(nodes).
+void RadixPrefixCache::log_below(NodeSlot root, bool found) {
+  std::vector<NodeSlot> nodes = subtrees({root});
+  nodes.erase(nodes.begin());
+  if (!found) std::reverse(nodes.begin(), nodes.end());
+  for (const NodeSlot slot : nodes) {
+    if (found) {
+      log_pages(namespace_of(root), slot, tree_.tokens_of(slot));
+    } else {
+      log_removed_pages(slot, tree_.node(slot).chain.pages);
+    }
+  }
 }
 
 // Parents first: namespaces that go on from others after these, each from its root down.
