@@ -242,6 +242,22 @@ TEST(Config, MistralLooksBackOverItsWindowInEveryLayerOrHasNone) {
   EXPECT_EQ(silent.windows, config.windows) << "as the family does where the file does not say";
 }
 
+// Hugging Face's class has the window in all layers then, vLLM in those that are listed.
+TEST(Config, MistralThatListsOtherLayersThanAllIsRefused) {
+  const auto text = [](const std::string& window, const std::string& types) {
+    return config_text("MistralForCausalLM",
+                       R"(,"sliding_window":)" + window + R"(,"layer_types":[)" + types + "]");
+  };
+  const std::string full = R"("full_attention")";
+  const std::string windowed = R"("sliding_attention")";
+  EXPECT_EQ(parse(text("8", windowed + "," + windowed)).windows.count(), 2);
+  EXPECT_EQ(parse(text("null", full + "," + full)).windows, WindowConfig());
+  for (const std::string& first : {full, windowed}) {
+    EXPECT_THAT(error_of(text("8", first + "," + full)),
+                testing::HasSubstr("layer_types: only sliding_attention"));
+  }
+}
+
 // null is said; what is not there is what the family has.
 TEST(Config, GemmaCapsAndRopeAreTheFamilysWhereTheFileDoesNotSay) {
   const ModelConfig silent =

@@ -130,10 +130,13 @@ void read_weights_of_experts(JsonFields& fields, DeepseekVersion version, Mixtur
   mixture.normalised =
       fields.boolean("norm_topk_prob", v3) && (v3 || mixture.experts_per_token > 1);
   mixture.scaling = fields.positive("routed_scaling_factor", std::nullopt);
-  // V2 either normalises or scales; V3 does both, and so does a V2 that chooses as V3 does
-  // (DeepSeek-VL2's language model).
-  if (!v3 && mixture.normalised && mixture.choice != Choice::kCorrectedGroups) {
-    mixture.scaling = 1.0;
+  // V3 normalises and scales, and so does a V2 that chooses as V3 does (DeepSeek-VL2's language
+  // model). Of another V2 that asks for both, those who read it each make something else.
+  const bool does_one = !v3 && mixture.choice != Choice::kCorrectedGroups;
+  if (does_one && mixture.normalised && mixture.scaling != 1.0) {
+    fields.fail(ErrorCode::kUnsupported, "routed_scaling_factor",
+                "only 1.0 is supported with norm_topk_prob and topk_method " +
+                    std::string(choice_name(mixture.choice)));
   }
 }
 

@@ -87,13 +87,24 @@ TEST(MixtureConfig, DeepseekV2) {
   EXPECT_EQ(shape.latent_dim, 64);
 }
 
-TEST(MixtureConfig, DeepseekV2NormalisesOrScales) {
-  const ModelConfig config = parse(
-      deepseek_text("DeepseekV2ForCausalLM", R"({"topk_method":"greedy","norm_topk_prob":true})"));
+TEST(MixtureConfig, DeepseekV2NormalisesWhatItDoesNotScale) {
+  const ModelConfig config = parse(deepseek_text("DeepseekV2ForCausalLM", R"({
+      "topk_method":"greedy","norm_topk_prob":true,"routed_scaling_factor":1.0})"));
   EXPECT_EQ(config.mixture.choice, MixtureConfig::Choice::kSoftmax);
   EXPECT_EQ(config.mixture.groups, 1);  // greedy looks at no groups
   EXPECT_TRUE(config.mixture.normalised);
   EXPECT_EQ(config.mixture.scaling, 1.0);
+}
+
+// DeepSeek's own file leaves the factor out then, Hugging Face's class the sum, and vLLM neither.
+TEST(MixtureConfig, DeepseekV2ThatWouldDoBothIsRefused) {
+  for (const std::string method : {"greedy", "group_limited_greedy"}) {
+    EXPECT_THAT(error_of(deepseek_text("DeepseekV2ForCausalLM", R"({"norm_topk_prob":true,
+        "topk_method":")" + method + R"("})")),
+                testing::HasSubstr("routed_scaling_factor: only 1.0 is supported with "
+                                   "norm_topk_prob and topk_method " +
+                                   method));
+  }
 }
 
 TEST(MixtureConfig, DeepseekV2ThatChoosesAsV3DoesBothNormalisesAndScales) {
@@ -150,12 +161,13 @@ TEST(MixtureConfig, DeepseekV2MustSayItsSharedExpertsAndTheGroupsThatItLooksAt) 
 }
 
 TEST(MixtureConfig, TheWeightOfOneExpertAloneIsOneInDeepseekV3AndItsScoreInV2) {
-  const auto normalised = [](const std::string& architecture) {
+  const auto mixture = [](const std::string& architecture) {
     return parse(deepseek_text(architecture, R"({"num_experts_per_tok":1,"norm_topk_prob":true})"))
-        .mixture.normalised;
+        .mixture;
   };
-  EXPECT_TRUE(normalised("DeepseekV3ForCausalLM"));
-  EXPECT_FALSE(normalised("DeepseekV2ForCausalLM"));
+  EXPECT_TRUE(mixture("DeepseekV3ForCausalLM").normalised);
+  EXPECT_FALSE(mixture("DeepseekV2ForCausalLM").normalised);
+  EXPECT_EQ(mixture("DeepseekV2ForCausalLM").scaling, 2.5);
 }
 
 TEST(MixtureConfig, WrongDeepseekFieldsAreNamed) {

@@ -24,6 +24,11 @@ bool is_gemma(ModelFamily family) {
   return family == ModelFamily::kGemma2 || family == ModelFamily::kGemma3;
 }
 
+// Families of which Hugging Face's classes give every layer the window, whatever the file lists.
+bool has_one_kind(ModelFamily family) {
+  return family == ModelFamily::kMistral || family == ModelFamily::kQwen3Moe;
+}
+
 // Whether the family defines what a window means.
 bool knows_windows(ModelFamily family) {
   return family == ModelFamily::kMistral || is_qwen(family) || is_gemma(family);
@@ -94,7 +99,7 @@ WindowConfig read_windows(JsonFields& fields, ModelFamily family, std::int64_t l
   } else if (windowed) {
     windows.layers = usual_layers(fields, family, layers);
   }
-  if (windowed && family == ModelFamily::kQwen3Moe && windows.count() < layers) {
+  if (windowed && has_one_kind(family) && windows.count() < layers) {
     fields.fail(ErrorCode::kUnsupported, "layer_types",
                 "only sliding_attention is supported where a window is on: all layers have it");
   }
