@@ -1,5 +1,5 @@
 // CodedConfig: how a model's files store matrices in fewer bits than are computed with, as the
-// `quantization_config` of config.json says it.
+// `quantization_config` of config.json says it, which older files call `compression_config`.
 //
 // 8 bits with scales (float8_config, int8_config) or 4 bits with scales and zero points
 // (int4_config). What the section says of activations and of the KV cache is advice for computing
@@ -12,7 +12,6 @@
 // Not here:   what codes stand for (coded_matrix), the rest of config.json (config).
 #pragma once
 
-#include <string_view>
 #include <variant>
 
 #include "model/float8_config.h"
@@ -26,8 +25,8 @@ class JsonFields;
 // Nothing: files hold numbers.
 using CodedConfig = std::variant<std::monostate, Float8Config, Int8Config, Int4Config>;
 
-// Reads `quantization_config`, if there is one. What is wrong in it, or stores weights in a way
-// that is not read here, is remembered in `fields`. `file_name` is for errors.
-CodedConfig read_coded(JsonFields& fields, std::string_view file_name);
+// Reads that section, if there is one. What is wrong in it, or stores weights in a way that is not
+// read here, is remembered in `fields`.
+CodedConfig read_coded(JsonFields& fields);
 
 }  // namespace stemma

@@ -69,6 +69,30 @@ TEST(CodedConfigTest, CompressedTensorsHasWholeNumbersOfEightBits) {
   }
 }
 
+TEST(CodedConfigTest, TheSectionsFirstNameIsRead) {
+  const std::string section = compressed_as(
+      "int-quantized", R"({"num_bits":8,"type":"int","symmetric":true,"strategy":"channel"})");
+  std::string text = config_text(section);
+  text.replace(text.find("quantization_config"), 19, "compression_config");
+  const auto config = parse_config(text, "config.json");
+  ASSERT_TRUE(config.ok()) << to_string(config.error());
+  EXPECT_EQ(config->coded, CodedConfig(Int8Config{}));
+  text.replace(text.find("compressed-tensors"), 18, "zip");
+  EXPECT_EQ(to_string(parse_config(text, "config.json").error()).substr(0, 77),
+            "unsupported: config.json: compression_config.quant_method: 'zip' is not suppo");
+}
+
+TEST(CodedConfigTest, TwoSectionsMustAgree) {
+  const std::string tiles = R"({"quant_method":"fp8","weight_block_size":[128,64]})";
+  const auto both = [&](const std::string& other) {
+    return parse_config(config_text(tiles + R"(,"compression_config":)" + other), "config.json");
+  };
+  EXPECT_TRUE(both(tiles).ok());
+  EXPECT_TRUE(both("null").ok());
+  EXPECT_EQ(to_string(both(R"({"quant_method":"fp8"})").error()),
+            "invalid_argument: config.json: compression_config: contradicts quantization_config");
+}
+
 TEST(CodedConfigTest, CompressedTensorsNamesTilesToo) {
   EXPECT_EQ(parse(compressed(R"({"num_bits":8,"type":"float","strategy":"block",
                                  "block_structure":[128,128]})")),

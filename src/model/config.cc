@@ -331,7 +331,7 @@ Result<ModelConfig> parse_config(std::string_view json, std::string_view file_na
   // What cannot be computed is said before what is missing: it explains more.
   if (fields.status().ok()) {
     refuse_unsupported(fields, config);
-    config.coded = read_coded(fields, file_name);
+    config.coded = read_coded(fields);
   }
   read_extents(fields, config);
   is_deepseek(config.family) ? read_latent_heads(fields, config) : read_heads(fields, config);
