@@ -1,5 +1,6 @@
 #include "cli/model_flags.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,7 +58,7 @@ Flag ModelFlags::add_to(Flags& command) {
   command
       .add("--windowed-share", windowed_share_,
            "of models with sliding windows: pages of those layers for each page of the "
-           "others, above 0 to 1")
+           "others, 0.01 to 1")
       .capture_default_str();
   command
       .add(
@@ -110,8 +111,10 @@ Status ModelFlags::check() const {
   STEMMA_RETURN_IF_ERROR(check_at_least("--concurrency", concurrency_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--chunk-tokens", chunk_tokens_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--context-tokens", context_tokens_, 0));
-  if (!(windowed_share_ > 0 && windowed_share_ <= 1)) {
-    return Error{ErrorCode::kInvalidArgument, "--windowed-share must be above 0 and at most 1"};
+  if (!(windowed_share_ >= kWindowedShareMin && windowed_share_ <= 1)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("--windowed-share must be from {} to 1 (got {})", kWindowedShareMin,
+                             windowed_share_)};
   }
   if (pin_threads_ != "auto" && pin_threads_ != "off") {
     return Error{ErrorCode::kInvalidArgument,

@@ -256,9 +256,10 @@ Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full
     return {};
   }
   const double share = options.windowed_share;
-  if (!(share > 0 && share <= 1)) {
+  if (!(share >= kWindowedShareMin && share <= 1)) {
     return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("windowed_share must be above 0 and at most 1 (got {})", share)};
+                 fmt::format("--windowed-share (windowed_share) must be from {} to 1 (got {})",
+                             kWindowedShareMin, share)};
   }
   const std::int64_t least = windowed_pages_max(kv.window_tokens, kv.page_size, 1);
   full.pages = 1;

@@ -36,6 +36,9 @@
 
 namespace stemma {
 
+// A hundredth: pages of the other layers, or their names where there are none, take memory too.
+inline constexpr double kWindowedShareMin = 0.01;
+
 struct ServedModelOptions {
   std::string directory;
   // What it is computed on; nullptr: CPUs. Must outlive the model.

@@ -171,7 +171,8 @@ TEST(Serve, NoFlagIsPassedOver) {
       {"--events-form maps", "--events-form requires --events"},
       {"--tier-codec foo", "--tier-codec must be plain, int8 or int4 (got foo)"},
       {"--host-layout foo", "--host-layout: "},
-      {"--windowed-share 2", "--windowed-share must be above 0 and at most 1"},
+      {"--windowed-share 2", "--windowed-share must be from 0.01 to 1 (got 2)"},
+      {"--windowed-share 0.001", "--windowed-share must be from 0.01 to 1 (got 0.001)"},
       {"--adapters-from /nonexistent", "--adapters-from: /nonexistent is no directory"},
       {"--adapters-from " + license, "--adapters-from: " + license + " is no directory"},
       {"--drain-s nan", "--drain-s: nan is no finite number"}};
