@@ -33,6 +33,7 @@ PagesReplay::PagesReplay(const ReplayFlags& flags, ReplayOutput& output)
 Status PagesReplay::run(const TraceSource& source, ReplayTrace& trace) {
   STEMMA_RETURN_IF_ERROR(open_lanes(source));
   STEMMA_RETURN_IF_ERROR(read_all(trace));
+  trace.warn_if_misfit(flags_);
   finish_lanes();
   if (!flags_.json) {
     print_table();

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <numeric>
 #include <optional>
@@ -85,13 +84,6 @@ Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane
   return options;
 }
 
-// Whether a request has as many tokens as its hashes stand for, the last page cut short or left
-// out.
-bool fits(const TraceRequest& request, std::int64_t page_size) {
-  const std::int64_t hashed_tokens = std::ssize(request.page_hashes) * page_size;
-  return std::abs(hashed_tokens - request.input_tokens) <= page_size;
-}
-
 // One lane's replay, from the trace to its line.
 class TimedLane {
  public:
@@ -112,7 +104,6 @@ class TimedLane {
       const Result<bool> more = trace.next(request);
       if (!more.ok() || !*more) return more;
       if (bounds_or_null != nullptr) bounds_or_null->add(request);
-      if (!fits(request, page_size_)) ++misfits_;
       return more;
     };
     const MonotonicClock clock;
@@ -126,15 +117,6 @@ class TimedLane {
     output_.hit_rate(lane_, lookups_of(replay_->total(), page_size_).hit_rate());
     skipped_lines = trace.skipped_lines();
     return {};
-  }
-
-  // Of a trace whose pages are of another size than is believed every figure is wrong.
-  void warn_if_misfit() const {
-    if (misfits_ == 0) return;
-    std::cerr << fmt::format(
-        "stemma: {}: {} requests have more or fewer tokens than their hashes stand for, of {} "
-        "each: is --page-tokens right?\n",
-        flags_.trace(), misfits_, page_size_);
   }
 
   void print_json(ReplayBounds& bounds) const {
@@ -231,7 +213,6 @@ class TimedLane {
   const ReplayLane& lane_;
   ReplayOutput& output_;
   std::int64_t page_size_ = 0;
-  std::int64_t misfits_ = 0;
   std::unique_ptr<TimedReplay> replay_;
 };
 
@@ -286,7 +267,7 @@ Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, Re
     STEMMA_RETURN_IF_ERROR(
         timed.run(first ? trace : *again, first ? &bounds : nullptr, skipped_lines));
     if (first) {
-      timed.warn_if_misfit();
+      trace.warn_if_misfit(flags);
       bounds.warn_if_dropped(flags.trace());
       warn_if_out_of_order(flags);
     }

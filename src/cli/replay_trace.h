@@ -32,6 +32,10 @@ class ReplayTrace {
   // Of all files; 0 if it is not known.
   std::int64_t size_bytes() const noexcept { return size_bytes_; }
 
+  // One line on standard error where requests so far had other numbers of tokens than their hashes
+  // stand for: of a trace whose pages are of another size than is believed every figure is wrong.
+  void warn_if_misfit(const ReplayFlags& flags) const;
+
  private:
   ReplayTrace(TraceMerge reader, std::int64_t size_bytes)
       : reader_(std::move(reader)), size_bytes_(size_bytes) {}
@@ -40,6 +44,7 @@ class ReplayTrace {
   std::int64_t size_bytes_;
   TraceRequest first_;
   bool at_first_ = true;
+  std::int64_t misfits_ = 0;
 };
 
 }  // namespace stemma

@@ -147,13 +147,15 @@ TEST(Replay, AnUnlimitedCacheLetsAllInAtOnce) {
   EXPECT_EQ(run.lines()[0]["steps"], 1);
 }
 
-TEST(Replay, TimedSaysWhereHashesDoNotFitTheTokens) {
-  for (const char* page_tokens : {"16", "4096"}) {  // of 512 each are three hashes for 1,200
-    const ProgramRun run = run_stemma(timed("--page-tokens " + std::string(page_tokens)));
-    EXPECT_EQ(run.exit_code, 0);
-    EXPECT_NE(run.err.find("2 requests have more or fewer tokens"), std::string::npos) << run.err;
+TEST(Replay, SaysWhereHashesDoNotFitTheTokens) {
+  for (const std::string& command : {timed(""), "replay --trace " + small_trace()}) {
+    for (const char* page_tokens : {"16", "4096"}) {  // of 512 each are three hashes for 1,200
+      const ProgramRun run = run_stemma(command + " --page-tokens " + page_tokens);
+      EXPECT_EQ(run.exit_code, 0);
+      EXPECT_NE(run.err.find("2 requests have more or fewer tokens"), std::string::npos) << run.err;
+    }
+    EXPECT_EQ(run_stemma(command).err, "");
   }
-  EXPECT_EQ(run_stemma(timed("")).err, "");
 }
 
 TEST(Replay, TimedCountsWhatItRefuses) {
