@@ -23,6 +23,9 @@ namespace {
 
 constexpr std::int64_t kHostPagesMax = (std::int64_t{1} << 30) - 1;  // of a tree
 constexpr std::int64_t kDiskPagesMax = std::int64_t{1} << 40;  // with a device's, far from 64 bits
+// Slower and faster than any link or disk: what a page takes is a time.
+constexpr double kRateMinGbS = 1e-3;
+constexpr double kRateMaxGbS = 1e6;
 
 }  // namespace
 
@@ -116,6 +119,21 @@ void ReplayCommand::add_tier_flags(Flags& group) {
       "which page of host memory goes first, as --policy");
 }
 
+// What is said of a tier that is not there would have no effect.
+Status ReplayCommand::check_tiers_named() const {
+  const auto needs = [](const std::string& flag, const char* tier) {
+    return Error{ErrorCode::kInvalidArgument, flag + " needs " + tier};
+  };
+  if (flags_.tiers.host_pages == 0) {
+    if (flags_.tiers.disk_pages > 0) return needs("--disk-pages", "--host-pages");
+    for (const char* const flag : {"--link-gb-s", "--write-policy", "--host-policy"}) {
+      if (command_.count(flag) > 0) return needs(flag, "--host-pages");
+    }
+  }
+  if (flags_.tiers.disk_pages > 0 || command_.count("--disk-gb-s") == 0) return {};
+  return needs("--disk-gb-s", "--disk-pages");
+}
+
 Status ReplayCommand::check_tiers() const {
   const TimedTierOptions& tiers = flags_.tiers;
   const auto wrong = [](const std::string& why) { return Error{ErrorCode::kInvalidArgument, why}; };
@@ -126,16 +144,17 @@ Status ReplayCommand::check_tiers() const {
     if (pages >= 0 && pages <= most) continue;
     return wrong(fmt::format("{} must be from 0 to {} (got {})", flag, most, pages));
   }
-  if (tiers.disk_pages > 0 && tiers.host_pages == 0)
-    return wrong("--disk-pages needs --host-pages");
+  STEMMA_RETURN_IF_ERROR(check_tiers_named());
   const std::string& policy = flags_.engine.kv.tiers.host_eviction;
   if (const auto known = EvictionOrder::make(policy, 1); !known.ok()) {
     return Error{known.error().code, "--host-policy: " + known.error().detail};
   }
-  for (const double rate : {tiers.link_gb_s, tiers.disk_gb_s}) {
-    if (!(rate > 0) || !std::isfinite(rate)) {
-      return wrong("--link-gb-s and --disk-gb-s must be greater than 0");
-    }
+  const std::pair<const char*, double> rates[] = {{"--link-gb-s", tiers.link_gb_s},
+                                                  {"--disk-gb-s", tiers.disk_gb_s}};
+  for (const auto& [flag, rate] : rates) {
+    if (rate >= kRateMinGbS && rate <= kRateMaxGbS) continue;
+    return wrong(
+        fmt::format("{} must be from {} to {} (got {})", flag, kRateMinGbS, kRateMaxGbS, rate));
   }
   return {};
 }

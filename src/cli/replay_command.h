@@ -22,6 +22,7 @@ class ReplayCommand final : public Command {
  private:
   void add_timed_flags();
   void add_tier_flags(Flags& group);
+  Status check_tiers_named() const;
   Status check_tiers() const;
   Status check_flags() const;
   Status replay(std::int64_t& skipped_lines);

@@ -15,8 +15,6 @@ namespace stemma {
 namespace {
 
 constexpr std::int64_t kMinuteUs = 60'000'000;
-// A century: no replay takes longer, and sums of times fit 64 bits.
-constexpr double kTimeUsMax = 3.2e15;
 
 Status validate(const TimedTierOptions& tiers) {
   if (tiers.host_pages == 0 && tiers.disk_pages == 0) return {};
@@ -67,7 +65,7 @@ Result<bool> TimedReplay::step(Source next) {
   kv_->poll_transfers();
   STEMMA_RETURN_IF_ERROR(take_arrivals(next));
   if (!ended_.empty()) return true;  // one was refused
-  if (static_cast<double>(clock_->now_us()) > kTimeUsMax) {
+  if (static_cast<double>(clock_->now_us()) > kReplayUsMax) {
     return Error{ErrorCode::kTooLarge, "under this timing model the replay takes a century"};
   }
   if (scheduler_.plan_step()) {
@@ -111,7 +109,7 @@ Result<bool> TimedReplay::read_arrival(Source next) {
   }
   if (next_index_ == 0) first_ms_ = arrival.request.timestamp_ms;
   const double since_us = (arrival.request.timestamp_ms - first_ms_) * options_.time_scale * 1000;
-  if (!(since_us >= 0 && since_us <= kTimeUsMax)) {
+  if (!(since_us >= 0 && since_us <= kReplayUsMax)) {
     return Error{ErrorCode::kInvalidArgument,
                  "request " + std::to_string(next_index_) +
                      ": its timestamp lies before the first one's or a century after it"};
@@ -182,7 +180,7 @@ bool TimedReplay::try_submit() {
 void TimedReplay::run_step() {
   const StepWork work = lay_out_work();
   const double duration = options_.timing.step_total_ms(work) * 1000;
-  const std::int64_t duration_us = std::llround(std::min(duration, kTimeUsMax));
+  const std::int64_t duration_us = std::llround(std::min(duration, kReplayUsMax));
   const std::int64_t step = kv_->begin_step();
   advance_to(clock_->now_us() + duration_us);
   kv_->retire_step(step);

@@ -46,7 +46,8 @@ void TimedLanes::begin_first(Lane& lane, std::int64_t free_us) {
   lane.begin_us = std::max(free_us, lane.jobs.front().posted_us);
   lane.end_us = lane.begin_us;
   if (job.cancelled.load(std::memory_order_relaxed)) return;
-  lane.end_us += std::llround(page_us(job) * static_cast<double>(job.pages()));
+  lane.end_us +=
+      std::llround(std::min(page_us(job) * static_cast<double>(job.pages()), kReplayUsMax));
   if (is_of_store(job))
     lane.end_us = std::min(lane.end_us, std::max(job.deadline_us, lane.begin_us));
 }

@@ -27,6 +27,9 @@
 
 namespace stemma {
 
+// A century: no replay takes longer, nor does a copy in it, and sums of times fit 64 bits.
+inline constexpr double kReplayUsMax = 3.2e15;
+
 struct TimedTierOptions {
   std::int64_t host_pages = 0;  // 0: there are no lower tiers
   std::int64_t disk_pages = 0;  // 0: there is no disk

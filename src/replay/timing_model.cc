@@ -60,6 +60,9 @@ constexpr std::array<std::pair<std::string_view, double TimingModel::*>, 6> kFie
     {"kv_token_bytes", &TimingModel::kv_token_bytes},
 }};
 
+// Far above any model: bytes of a context are whole numbers of 64 bits.
+constexpr double kTokenBytesMax = 1e9;
+
 constexpr JsonLimits kLimits = {.text_bytes_max = 4096, .depth_max = 2};
 
 Error wrong(const std::string& file, std::string_view field, std::string_view why) {
@@ -81,6 +84,9 @@ Result<TimingModel> read_file_of_parts(const std::string& file) {
       return wrong(file, name, "a number, not negative, is wanted");
     }
     model.*(field->second) = value.get<double>();
+  }
+  if (model.kv_token_bytes > kTokenBytesMax) {
+    return wrong(file, "kv_token_bytes", "must be at most 1e9");
   }
   return model;
 }

@@ -82,6 +82,7 @@ TEST(TimingModel, RefusesWhatIsNoTime) {
     std::string error;
   } cases[] = {
       {R"({"step_ms": -1})", "stemma_timing.json: step_ms: a number"},
+      {R"({"kv_token_bytes": 1e300})", "stemma_timing.json: kv_token_bytes: must be at most 1e9"},
       {R"({"step_ms": "5"})", "stemma_timing.json: step_ms: a number"},
       {R"({"step_us": 5})", "stemma_timing.json: step_us: no part"},
       {R"([5])", "stemma_timing.json"},

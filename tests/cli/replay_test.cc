@@ -222,12 +222,18 @@ TEST(Replay, WrongTiersAreRefusedWithOneLine) {
       {"--host-pages -1", "--host-pages must be from 0 to 1073741823"},
       {"--host-pages 4000000000", "--host-pages must be from 0 to 1073741823"},
       {"--host-pages 5 --disk-pages 9223372036854775807", "--disk-pages must be from 0 to "},
-      {"--host-pages 5 --link-gb-s 0", "must be greater than 0"},
+      {"--host-pages 5 --link-gb-s 0", "--link-gb-s must be from 0.001 to 1e"},
+      {"--host-pages 5 --link-gb-s 1e-300", "--link-gb-s must be from 0.001 to 1e"},
+      {"--host-pages 5 --disk-pages 5 --disk-gb-s 1e300", "--disk-gb-s must be from 0.001 to 1e"},
+      {"--link-gb-s 5", "--link-gb-s needs --host-pages"},
+      {"--write-policy write-through", "--write-policy needs --host-pages"},
+      {"--host-policy lru", "--host-policy needs --host-pages"},
+      {"--host-pages 5 --disk-gb-s 5", "--disk-gb-s needs --disk-pages"},
       {"--host-pages 5 --write-policy never", "--write-policy: "},
       {"--host-pages 5", "says no kv_token_bytes"}};
   for (const auto& [flags, line] : cases) {
     const ProgramRun run = run_stemma(timed(flags));
-    EXPECT_NE(run.exit_code, 0) << flags;
+    EXPECT_EQ(run.exit_code, 2) << flags;
     EXPECT_NE(run.err.find(line), std::string::npos) << run.err;
   }
   const ProgramRun policy = run_stemma("replay --mode timed --trace " + small_trace() +
