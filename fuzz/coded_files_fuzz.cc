@@ -19,17 +19,19 @@
 namespace stemma {
 namespace {
 
-using Layout = Int4Config::Layout;
-const std::array<CodedConfig, 9> kConfigs = {
-    Int4Config{Layout::kGptq, 64, true},
-    Int4Config{Layout::kGptq, 3, false},
-    Int4Config{Layout::kAwq, 64},
-    Int4Config{Layout::kAwq, 0},
-    Int4Config{.layout = Layout::kCompressedTensors, .group_inputs = 64, .is_symmetric = true},
-    Int4Config{.layout = Layout::kCompressedTensors},
+using Layout = PackedIntConfig::Layout;
+const std::array<CodedConfig, 11> kConfigs = {
+    PackedIntConfig{Layout::kGptq, 64, true},
+    PackedIntConfig{Layout::kGptq, 3, false},
+    PackedIntConfig{Layout::kAwq, 64},
+    PackedIntConfig{Layout::kAwq, 0},
+    PackedIntConfig{.layout = Layout::kCompressedTensors, .group_inputs = 64, .is_symmetric = true},
+    PackedIntConfig{.layout = Layout::kCompressedTensors},
     Float8Config{.tile_outputs = 3, .tile_inputs = 5},
     Float8Config{},
     Int8Config{},
+    PackedIntConfig{.layout = Layout::kGptq, .bits = 8},
+    PackedIntConfig{.layout = Layout::kCompressedTensors, .is_symmetric = true, .bits = 8},
 };
 
 class BytesFile final : public ReadableFile {

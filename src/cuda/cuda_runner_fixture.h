@@ -107,7 +107,7 @@ class CudaRunnerFixture : public CudaFixture {
     ASSERT_TRUE(
         write_random_model(
             directory_->path(),
-            {.config = config_, .type = type, .others = others, .int4 = {.scale_type = type}})
+            {.config = config_, .type = type, .others = others, .packed = {.scale_type = type}})
             .ok());
   }
 

@@ -186,13 +186,14 @@ TEST_F(CudaTypesTest, FilesOfFourBitsGiveTheLogitsOfTheCpu) {
   for (const Case& one :
        {Case{64, true, "bf16+int4"}, {64, false, "bf16+int4_shifted"}, {32, true, "bf16"}}) {
     ModelConfig config = tiny_model_config("llama3");
-    config.coded = Int4Config{
+    config.coded = PackedIntConfig{
         .group_inputs = one.group_inputs, .zeros_less_one = true, .is_symmetric = one.is_symmetric};
     expect_logits_of_cpu(config, {kHead}, kHeadsRows);
     EXPECT_EQ(bench().runner->compute_format(), one.formats);
     EXPECT_FALSE(bench({.options = {.deterministic = false}}).runner->repeats_bits());
   }
-  expect_most_logits_of_cpu("qwen3_moe", {kRouter}, kHeadsRows, Int4Config{.group_inputs = 64});
+  expect_most_logits_of_cpu("qwen3_moe", {kRouter}, kHeadsRows,
+                            PackedIntConfig{.group_inputs = 64});
   round_weights(WeightRounding::kWide);
   EXPECT_EQ(bench().runner->compute_format(), "bf16+f32");
 }
@@ -209,7 +210,7 @@ TEST_F(CudaTypesTest, FilesOfWholeNumbersOfEightBitsGiveTheLogitsOfTheCpu) {
 // or all are rounded.
 TEST_F(CudaTypesTest, CodesBesideAMatrixWithoutSomeGiveTheLogitsOfTheCpu) {
   ModelConfig config = tiny_model_config("llama3");
-  config.coded = Int4Config{.layout = Int4Config::Layout::kAwq, .group_inputs = 64};
+  config.coded = PackedIntConfig{.layout = PackedIntConfig::Layout::kAwq, .group_inputs = 64};
   const std::vector<OtherType> others = {{"k_proj.weight", WeightType::kBf16}};
   expect_logits_of_cpu(config, others, kHeadsRows);
   EXPECT_EQ(bench().runner->compute_format(), "bf16+int4_shifted");
@@ -221,7 +222,7 @@ TEST_F(CudaTypesTest, CodesBesideAMatrixWithoutSomeGiveTheLogitsOfTheCpu) {
 TEST_F(CudaTypesTest, BitsOfKeptCodesDoNotDependOnChunksPagesGraphsOrTheBatch) {
   for (const bool is_symmetric : {true, false}) {
     expect_bits_of_a_row_alone("qwen3_moe", {kRouter},
-                               Int4Config{.group_inputs = 64, .is_symmetric = is_symmetric});
+                               PackedIntConfig{.group_inputs = 64, .is_symmetric = is_symmetric});
   }
 }
 

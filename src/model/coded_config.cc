@@ -58,7 +58,7 @@ CodedConfig read_compressed(JsonFields& section) {
   const std::string format = section.text("format", "float-quantized");
   if (format == "float-quantized") return read_groups(section, &read_float8_group);
   if (format == "int-quantized") return read_groups(section, &read_int8_group);
-  if (format == "pack-quantized") return read_groups(section, &read_int4_group);
+  if (format == "pack-quantized") return read_groups(section, &read_packed_group);
   section.fail(ErrorCode::kUnsupported, "format",
                "'" + printable(format) +
                    "' is not supported; known are float-quantized int-quantized pack-quantized");

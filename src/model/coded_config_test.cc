@@ -100,7 +100,7 @@ TEST(CodedConfigTest, CompressedTensorsNamesTilesToo) {
 }
 
 TEST(CodedConfigTest, GptqHasFourBitsInTwoForms) {
-  const Int4Config gptq = {Int4Config::Layout::kGptq, 128, true, true};
+  const PackedIntConfig gptq = {PackedIntConfig::Layout::kGptq, 128, true, true};
   EXPECT_EQ(parse(R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":false,"sym":true,
                       "damp_percent":0.01,"static_groups":false,"true_sequential":true,
                       "model_file_base_name":"model","model_name_or_path":null})"),
@@ -111,11 +111,23 @@ TEST(CodedConfigTest, GptqHasFourBitsInTwoForms) {
             CodedConfig(gptq));
   EXPECT_EQ(parse(R"({"quant_method":"gptq","bits":4,"group_size":-1,"desc_act":true,
                       "checkpoint_format":"gptq_v2"})"),
-            CodedConfig(Int4Config{Int4Config::Layout::kGptq, 0}));
+            CodedConfig(PackedIntConfig{PackedIntConfig::Layout::kGptq, 0}));
+}
+
+TEST(CodedConfigTest, PackedCodesMayHaveEightBits) {
+  EXPECT_EQ(
+      parse(R"({"quant_method":"gptq","bits":8,"group_size":128,"desc_act":false,"sym":true})"),
+      CodedConfig(PackedIntConfig{PackedIntConfig::Layout::kGptq, 128, true, true, 8}));
+  EXPECT_EQ(
+      parse(compressed_as("pack-quantized",
+                          R"({"num_bits":8,"type":"int","symmetric":true,
+                                    "strategy":"channel","group_size":null})")),
+      CodedConfig(PackedIntConfig{
+          .layout = PackedIntConfig::Layout::kCompressedTensors, .is_symmetric = true, .bits = 8}));
 }
 
 TEST(CodedConfigTest, AwqHasFourBitsInOneForm) {
-  const CodedConfig awq = Int4Config{Int4Config::Layout::kAwq, 64};
+  const CodedConfig awq = PackedIntConfig{PackedIntConfig::Layout::kAwq, 64};
   EXPECT_EQ(parse(R"({"quant_method":"awq","bits":4,"group_size":64,"version":"gemm",
                       "zero_point":true,"modules_to_not_convert":["mlp.gate"]})"),
             awq);
@@ -125,15 +137,16 @@ TEST(CodedConfigTest, AwqHasFourBitsInOneForm) {
 }
 
 TEST(CodedConfigTest, CompressedTensorsPacksFourBitsOfGroupsOrOutputs) {
-  constexpr auto kLayout = Int4Config::Layout::kCompressedTensors;
-  EXPECT_EQ(parse(compressed_as("pack-quantized",
-                                R"({"num_bits":4,"type":"int","symmetric":true,"actorder":null,
+  constexpr auto kLayout = PackedIntConfig::Layout::kCompressedTensors;
+  EXPECT_EQ(
+      parse(compressed_as("pack-quantized",
+                          R"({"num_bits":4,"type":"int","symmetric":true,"actorder":null,
                                     "strategy":"group","group_size":128})")),
-            CodedConfig(Int4Config{.layout = kLayout, .group_inputs = 128, .is_symmetric = true}));
+      CodedConfig(PackedIntConfig{.layout = kLayout, .group_inputs = 128, .is_symmetric = true}));
   EXPECT_EQ(parse(compressed_as("pack-quantized",
                                 R"({"num_bits":4,"type":"int","symmetric":false,
                                     "strategy":"channel","group_size":null})")),
-            CodedConfig(Int4Config{.layout = kLayout}));
+            CodedConfig(PackedIntConfig{.layout = kLayout}));
 }
 
 TEST(CodedConfigTest, FilesOfWiderWeightsHaveNone) {
@@ -145,11 +158,13 @@ TEST(CodedConfigTest, WhatIsWrittenIsRead) {
   const std::vector<CodedConfig> all = {
       Float8Config{.tile_outputs = 32, .tile_inputs = 16},
       Int8Config{},
-      Int4Config{Int4Config::Layout::kGptq, 128, true, true},
-      Int4Config{Int4Config::Layout::kGptq, 0},
-      Int4Config{Int4Config::Layout::kAwq, 64},
-      Int4Config{.layout = Int4Config::Layout::kCompressedTensors, .group_inputs = 32},
-      Int4Config{.layout = Int4Config::Layout::kCompressedTensors, .is_symmetric = true},
+      PackedIntConfig{PackedIntConfig::Layout::kGptq, 128, true, true},
+      PackedIntConfig{PackedIntConfig::Layout::kGptq, 0},
+      PackedIntConfig{PackedIntConfig::Layout::kAwq, 64},
+      PackedIntConfig{.layout = PackedIntConfig::Layout::kCompressedTensors, .group_inputs = 32},
+      PackedIntConfig{.layout = PackedIntConfig::Layout::kCompressedTensors, .is_symmetric = true},
+      PackedIntConfig{PackedIntConfig::Layout::kGptq, 128, true, true, 8},
+      PackedIntConfig{.layout = PackedIntConfig::Layout::kCompressedTensors, .bits = 8},
   };
   for (const CodedConfig& coded : all) {
     config.coded = coded;
@@ -212,7 +227,9 @@ TEST(CodedConfigTest, WhatStoresWeightsInAnotherWayIsRefusedByName) {
 TEST(CodedConfigTest, SoIsWhatStoresWholeNumbersInAnotherWay) {
   const Cases cases = {
       {R"({"quant_method":"gptq","group_size":128})", "quantization_config.bits: missing"},
-      {R"({"quant_method":"gptq","bits":8,"group_size":128})",
+      {R"({"quant_method":"gptq","bits":3,"group_size":128})",
+       "quantization_config.bits: only 4 and 8 are supported"},
+      {R"({"quant_method":"awq","bits":8,"group_size":128})",
        "quantization_config.bits: only 4 is supported"},
       {R"({"quant_method":"gptq","bits":4})", "quantization_config.group_size: missing"},
       {R"({"quant_method":"gptq","bits":4,"group_size":0})",
@@ -227,8 +244,8 @@ TEST(CodedConfigTest, SoIsWhatStoresWholeNumbersInAnotherWay) {
        "quantization_config.version: 'gemv' is not supported; known are gemm"},
       {R"({"quant_method":"awq","bits":4,"group_size":128,"zero_point":false})",
        "quantization_config.zero_point: only true is supported"},
-      {compressed_as("pack-quantized", R"({"num_bits":8,"type":"int","strategy":"channel"})"),
-       "quantization_config.config_groups.group_0.weights.num_bits: only 4 is supported"},
+      {compressed_as("pack-quantized", R"({"num_bits":2,"type":"int","strategy":"channel"})"),
+       "quantization_config.config_groups.group_0.weights.num_bits: only 4 and 8 are supported"},
       {compressed_as("pack-quantized", R"({"num_bits":4,"type":"float","strategy":"channel"})"),
        "quantization_config.config_groups.group_0.weights.type: 'float' is not supported"},
       {compressed_as("pack-quantized", R"({"num_bits":4,"type":"int","strategy":"tensor"})"),
@@ -256,12 +273,12 @@ TEST(CodedConfigTest, TheFormOfFourBitsHasSeveralNamesWhichMustAgree) {
   const auto awq = [](const std::string& more) {
     return R"({"quant_method":"awq","bits":4,"group_size":128,)" + more + "}";
   };
-  const CodedConfig second = Int4Config{Int4Config::Layout::kGptq, 128};
+  const CodedConfig second = PackedIntConfig{PackedIntConfig::Layout::kGptq, 128};
   EXPECT_EQ(parse(gptq(R"("format":"gptq_v2")")), second);
   EXPECT_EQ(parse(gptq(R"("format":"GPTQ_V2","checkpoint_format":null)")), second);
   EXPECT_EQ(parse(gptq(R"("format":"gptq_v2","checkpoint_format":"gptq_v2")")), second);
   EXPECT_EQ(parse(awq(R"("format":"gemm","checkpoint_format":"gemm")")),
-            CodedConfig(Int4Config{Int4Config::Layout::kAwq, 128}));
+            CodedConfig(PackedIntConfig{PackedIntConfig::Layout::kAwq, 128}));
   expect_refused({
       {gptq(R"("format":"gptq_v2","checkpoint_format":"gptq")"),
        "quantization_config.format: is another than checkpoint_format"},

@@ -3,7 +3,7 @@
 // Thread:     pure functions.
 // Memory:     none.
 // Cost:       a look at a field.
-// Not here:   what sections say (float8_config, int8_config, int4_config).
+// Not here:   what sections say (float8_config, int8_config, packed_int_config).
 #pragma once
 
 #include <cstdint>

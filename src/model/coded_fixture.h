@@ -4,7 +4,7 @@
 // Thread:     a test's.
 // Memory:     tiny models.
 // Cost:       a few files.
-// Not here:   codes of each kind (random_float8, random_int8, random_int4).
+// Not here:   codes of each kind (random_float8, random_int8, random_packed_int).
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 #include "model/coded_matrix.h"
 
 #include "model/float8_matrix.h"
-#include "model/int4_matrix.h"
 #include "model/int8_matrix.h"
+#include "model/packed_int_matrix.h"
 
 namespace stemma {
 namespace {
@@ -23,8 +23,9 @@ Result<std::unique_ptr<const CodedMatrix>> open_coded_matrix(const CodedConfig& 
     if (tensor.dtype == kFloat8Dtype) return open_as<Float8Matrix>(*float8, tensor, read_beside);
   } else if (const auto* const int8 = std::get_if<Int8Config>(&config)) {
     if (tensor.dtype == kInt8Dtype) return open_as<Int8Matrix>(*int8, tensor, read_beside);
-  } else if (const auto* const int4 = std::get_if<Int4Config>(&config)) {
-    if (has_int4_codes(*int4, tensor)) return open_as<Int4Matrix>(*int4, tensor, read_beside);
+  } else if (const auto* const packed = std::get_if<PackedIntConfig>(&config)) {
+    if (has_packed_codes(*packed, tensor))
+      return open_as<PackedIntMatrix>(*packed, tensor, read_beside);
   }
   return std::unique_ptr<const CodedMatrix>();
 }

@@ -3,7 +3,8 @@
 // Thread:     immutable; widen spreads over a pool.
 // Memory:     that of its kind; of the tensors beside codes it borrows the bytes.
 // Cost:       that of its kind.
-// Not here:   the kinds (float8_matrix, int8_matrix, int4_matrix), reading files (weight_files),
+// Not here:   the kinds (float8_matrix, int8_matrix, packed_int_matrix), reading files
+// (weight_files),
 //             how a model's files are coded (coded_config).
 #pragma once
 

@@ -161,32 +161,34 @@ void add_int8(Json& object) {
 }
 
 // As the libraries that write such files say it.
-void add_int4(const Int4Config& int4, Json& object) {
-  const std::int64_t group_inputs = int4.group_inputs == 0 ? -1 : int4.group_inputs;
-  switch (int4.layout) {
-    case Int4Config::Layout::kGptq:
+void add_packed_int(const PackedIntConfig& packed, Json& object) {
+  const std::int64_t group_inputs = packed.group_inputs == 0 ? -1 : packed.group_inputs;
+  switch (packed.layout) {
+    case PackedIntConfig::Layout::kGptq:
       object["quantization_config"] = {
           {"quant_method", "gptq"},
-          {"bits", 4},
+          {"bits", packed.bits},
           {"group_size", group_inputs},
-          {"sym", int4.is_symmetric},
-          {"checkpoint_format", int4.zeros_less_one ? "gptq" : "gptq_v2"}};
+          {"sym", packed.is_symmetric},
+          {"checkpoint_format", packed.zeros_less_one ? "gptq" : "gptq_v2"}};
       return;
-    case Int4Config::Layout::kAwq:
+    case PackedIntConfig::Layout::kAwq:
       object["quantization_config"] = {{"quant_method", "awq"},
                                        {"bits", 4},
                                        {"group_size", group_inputs},
                                        {"zero_point", true},
                                        {"version", "gemm"}};
       return;
-    case Int4Config::Layout::kCompressedTensors:
+    case PackedIntConfig::Layout::kCompressedTensors:
       break;
   }
-  Json weights = {
-      {"num_bits", 4}, {"type", "int"}, {"symmetric", int4.is_symmetric}, {"strategy", "channel"}};
-  if (int4.group_inputs != 0) {
+  Json weights = {{"num_bits", packed.bits},
+                  {"type", "int"},
+                  {"symmetric", packed.is_symmetric},
+                  {"strategy", "channel"}};
+  if (packed.group_inputs != 0) {
     weights["strategy"] = "group";
-    weights["group_size"] = int4.group_inputs;
+    weights["group_size"] = packed.group_inputs;
   }
   object["quantization_config"] = compressed_json("pack-quantized", weights);
 }
@@ -225,8 +227,8 @@ std::string config_json(const ModelConfig& config) {
     add_float8(*float8, object);
   } else if (std::holds_alternative<Int8Config>(config.coded)) {
     add_int8(object);
-  } else if (const auto* const int4 = std::get_if<Int4Config>(&config.coded)) {
-    add_int4(*int4, object);
+  } else if (const auto* const packed = std::get_if<PackedIntConfig>(&config.coded)) {
+    add_packed_int(*packed, object);
   }
   if (config.begin_token.has_value()) {
     object["bos_token_id"] = *config.begin_token;

@@ -83,8 +83,9 @@ std::vector<TensorValues> stored_as(TensorValues tensor, const RandomModelOption
   if (is_coded && std::holds_alternative<Int8Config>(coded)) {
     return to_int8(tensor, options.int8_scale_type).tensors;
   }
-  if (const auto* const int4 = std::get_if<Int4Config>(&coded); is_coded && int4 != nullptr) {
-    return to_int4(tensor, *int4, options.int4).tensors;
+  if (const auto* const packed = std::get_if<PackedIntConfig>(&coded);
+      is_coded && packed != nullptr) {
+    return to_packed_int(tensor, *packed, options.packed).tensors;
   }
   std::vector<TensorValues> alone;
   alone.push_back(std::move(tensor));

@@ -21,8 +21,8 @@
 #include "model/config.h"
 #include "model/config_json.h"
 #include "model/random_float8.h"
-#include "model/random_int4.h"
 #include "model/random_int8.h"
+#include "model/random_packed_int.h"
 #include "model/tensor_values.h"
 #include "model/tiny_config.h"
 #include "model/weights.h"
@@ -44,7 +44,7 @@ struct RandomModelOptions {
   std::vector<OtherType> others = {};  // all other tensors have `type`
   // With config.coded: of the matrices of layers, but for routers and those in `others`.
   Float8Storage float8 = {};
-  Int4Storage int4 = {};
+  PackedIntStorage packed = {};
   WeightType int8_scale_type = WeightType::kBf16;
 };
 

@@ -42,9 +42,10 @@ class Codes:
 
 
 def words(codes, order=range(8)):
-    """Each eight of a row in 32 bits, the one at order[j] at bits 4 j."""
-    eights = codes.reshape(codes.shape[0], -1, 8).astype(numpy.uint32)
-    return sum(eights[:, :, place] << numpy.uint32(4 * j) for j, place in enumerate(order)).astype("<u4")
+    """As many of a row as there are places in 32 bits, the one at order[j] at the j-th place."""
+    each = codes.reshape(codes.shape[0], -1, len(order)).astype(numpy.uint32)
+    bits = 32 // len(order)
+    return sum(each[:, :, place] << numpy.uint32(bits * j) for j, place in enumerate(order)).astype("<u4")
 
 
 def as_gptq(module, matrix):
@@ -94,6 +95,22 @@ def as_bytes(module, matrix):
     return {f"{module}.weight": matrix.codes, f"{module}.weight_scale": matrix.scales}
 
 
+def as_gptq_bytes(module, matrix):
+    return {
+        f"{module}.qweight": words(matrix.codes.astype(int) + 128, range(4)).T,
+        f"{module}.qzeros": numpy.full((1, matrix.codes.shape[0] // 4), 0x7F7F7F7F, "<u4"),
+        f"{module}.scales": matrix.scales.T,
+    }
+
+
+def as_packed_bytes(module, matrix):
+    return {
+        f"{module}.weight_packed": words(matrix.codes.astype(int) + 128, range(4)),
+        f"{module}.weight_scale": matrix.scales,
+        f"{module}.weight_shape": numpy.array(matrix.codes.shape, "<i8"),
+    }
+
+
 LAYOUTS = {
     "gptq": (as_gptq, {"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": False, "sym": False}),
     "awq": (as_awq, {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm"}),
@@ -104,6 +121,11 @@ LAYOUTS = {
     "numbers": (as_numbers, None),
     "bytes": (as_bytes, {
         "quant_method": "compressed-tensors", "format": "int-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
+            "num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}}}}),
+    "gptq bytes": (as_gptq_bytes, {"quant_method": "gptq", "bits": 8, "group_size": -1, "desc_act": False, "sym": True}),
+    "packed bytes": (as_packed_bytes, {
+        "quant_method": "compressed-tensors", "format": "pack-quantized",
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
             "num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}}}}),
     "numbers of bytes": (as_numbers, None),
@@ -169,7 +191,9 @@ def test_kept_codes_are_those_of_any_layout(models):
 
 def test_bytes_are_kept_or_the_numbers_that_they_stand_for(models):
     numbers = logprobs(models["numbers of bytes"], "auto")
-    assert logprobs(models["bytes"], "wide") == numbers
     kept = logprobs(models["bytes"], "auto")
+    for layout in ("bytes", "gptq bytes", "packed bytes"):
+        assert logprobs(models[layout], "wide") == numbers, layout
+        assert logprobs(models[layout], "auto") == kept, layout
     assert kept[0] != numbers[0], "codes were not rounded to f16"
     assert nearly_equal(kept[0], numbers[0])

@@ -1,4 +1,4 @@
-#include "model/int4_config.h"
+#include "model/packed_int_config.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -16,6 +16,13 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kGroupInputsMax = 1 << 20;
+
+int read_bits(JsonFields& fields, std::string_view name) {
+  const std::int64_t bits = fields.integer(name, {1, 64}, std::nullopt);
+  if (bits == 8) return 8;
+  if (bits != 4) fields.fail(ErrorCode::kUnsupported, name, "only 4 and 8 are supported");
+  return 4;
+}
 
 // -1, of which all inputs of an output are one group, or a number of inputs.
 std::int64_t read_group_inputs(JsonFields& fields, std::string_view name) {
@@ -61,29 +68,29 @@ void refuse_other_modules(JsonFields& section) {
 
 }  // namespace
 
-Int4Config read_gptq(JsonFields& section) {
-  Int4Config int4;
-  int4.layout = Int4Config::Layout::kGptq;
-  expect_bits(section, "bits", 4);
-  int4.group_inputs = read_group_inputs(section, "group_size");
+PackedIntConfig read_gptq(JsonFields& section) {
+  PackedIntConfig packed;
+  packed.layout = PackedIntConfig::Layout::kGptq;
+  packed.bits = read_bits(section, "bits");
+  packed.group_inputs = read_group_inputs(section, "group_size");
   const auto [name, format] = read_agreed(section, {"checkpoint_format", "format"}, "gptq");
   if (format != "gptq" && format != "gptq_v2") {
     refuse_value(section, name, format, "are gptq gptq_v2");
   }
-  int4.zeros_less_one = format == "gptq";
-  int4.is_symmetric = section.boolean("sym", false);
+  packed.zeros_less_one = format == "gptq";
+  packed.is_symmetric = section.boolean("sym", false);
   if (section.boolean("is_marlin_format", false)) {
     section.fail(ErrorCode::kUnsupported, "is_marlin_format", "is not supported");
   }
   refuse_other_modules(section);
-  return int4;
+  return packed;
 }
 
-Int4Config read_awq(JsonFields& section) {
-  Int4Config int4;
-  int4.layout = Int4Config::Layout::kAwq;
+PackedIntConfig read_awq(JsonFields& section) {
+  PackedIntConfig packed;
+  packed.layout = PackedIntConfig::Layout::kAwq;
   expect_bits(section, section.has("w_bit") ? "w_bit" : "bits", 4);
-  int4.group_inputs =
+  packed.group_inputs =
       read_group_inputs(section, section.has("q_group_size") ? "q_group_size" : "group_size");
   const auto [name, format] =
       read_agreed(section, {"version", "format", "checkpoint_format"}, "gemm");
@@ -91,23 +98,23 @@ Int4Config read_awq(JsonFields& section) {
   if (!section.boolean("zero_point", true)) {
     section.fail(ErrorCode::kUnsupported, "zero_point", "only true is supported");
   }
-  return int4;
+  return packed;
 }
 
-Int4Config read_int4_group(JsonFields& weights) {
-  Int4Config int4;
-  int4.layout = Int4Config::Layout::kCompressedTensors;
+PackedIntConfig read_packed_group(JsonFields& weights) {
+  PackedIntConfig packed;
+  packed.layout = PackedIntConfig::Layout::kCompressedTensors;
   const std::string type = weights.text("type", "int");
   if (type != "int") refuse_value(weights, "type", type, "are int");
-  expect_bits(weights, "num_bits", 4);
+  packed.bits = read_bits(weights, "num_bits");
   const std::string strategy = weights.text("strategy", std::nullopt);
   if (strategy == "group") {
-    int4.group_inputs = read_group_inputs(weights, "group_size");
+    packed.group_inputs = read_group_inputs(weights, "group_size");
   } else if (strategy != "channel") {
     refuse_value(weights, "strategy", strategy, "are group channel");
   }
-  int4.is_symmetric = weights.boolean("symmetric", true);
-  return int4;
+  packed.is_symmetric = weights.boolean("symmetric", true);
+  return packed;
 }
 
 }  // namespace stemma

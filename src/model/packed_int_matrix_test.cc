@@ -1,7 +1,7 @@
-// Matrices in 4 bits: words as the formats define them, values of every layout, group and type of
-// scale; codes that rounded weights can keep; files that lack what lies beside codes, or have
-// another, are one line that names the tensor.
-#include "model/int4_matrix.h"
+// Matrices in packed whole numbers: words as the formats define them, values of every layout, group
+// and type of scale; codes that rounded weights can keep; files that lack what lies beside codes,
+// or have another, are one line that names the tensor.
+#include "model/packed_int_matrix.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace stemma {
 namespace {
 
-using Layout = Int4Config::Layout;
+using Layout = PackedIntConfig::Layout;
 
 constexpr char kMatrix[] = "model.layers.0.mlp.up_proj.weight";
 constexpr char kModule[] = "model.layers.0.mlp.up_proj";
@@ -41,7 +41,7 @@ TensorValues numbers(const std::string& ending, std::vector<std::int64_t> shape,
   return {{kModule + ending, std::move(shape)}, std::move(values), WeightType::kF32};
 }
 
-class Int4Files : public CodedFiles {
+class PackedIntFiles : public CodedFiles {
  protected:
   static TensorValues matrix() {
     const std::vector<std::int64_t> shape = {kOutputs, kInputs};
@@ -49,13 +49,13 @@ class Int4Files : public CodedFiles {
   }
 
   // The matrix's numbers, whose type is `type`.
-  std::vector<float> numbers_of(const Int4Config& config, WeightType type) {
+  std::vector<float> numbers_of(const PackedIntConfig& config, WeightType type) {
     return read_numbers(config, kMatrix, type);
   }
 };
 
 // Inputs 0 to 7 of output o have the codes 0 to 7, less o of the zero points.
-TEST_F(Int4Files, AWordOfGptqHasEightInputs) {
+TEST_F(PackedIntFiles, AWordOfGptqHasEightInputs) {
   write({words(".qweight", {1, 8}, std::vector<std::uint32_t>(8, 0x76543210)),
          words(".qzeros", {1, 1}, {0x76543210}),
          numbers(".scales", {1, 8}, {1, 1, 1, 1, 1, 1, 1, 1})});
@@ -69,7 +69,7 @@ TEST_F(Int4Files, AWordOfGptqHasEightInputs) {
 }
 
 // Zero points 0, 0 and 2 to 7: as one number less 0x11111111, in which a 0 borrows from the next.
-TEST_F(Int4Files, TheFirstFormOfGptqHasAWordOfZeroPointsLessEightOnes) {
+TEST_F(PackedIntFiles, TheFirstFormOfGptqHasAWordOfZeroPointsLessEightOnes) {
   write({words(".qweight", {1, 8}, std::vector<std::uint32_t>(8, 0x76543210)),
          words(".qzeros", {1, 1}, {0x76543200u - 0x11111111u}),
          numbers(".scales", {1, 8}, {1, 1, 1, 1, 1, 1, 1, 1})});
@@ -80,7 +80,7 @@ TEST_F(Int4Files, TheFirstFormOfGptqHasAWordOfZeroPointsLessEightOnes) {
   }
 }
 
-TEST_F(Int4Files, TheSecondFormOfGptqHasZeroPointsAsTheyAre) {
+TEST_F(PackedIntFiles, TheSecondFormOfGptqHasZeroPointsAsTheyAre) {
   write({words(".qweight", {1, 8}, std::vector<std::uint32_t>(8, 0x76543210)),
          words(".qzeros", {1, 1}, {0x77777777}),
          numbers(".scales", {1, 8}, {1, 1, 1, 1, 1, 1, 1, 1})});
@@ -88,8 +88,27 @@ TEST_F(Int4Files, TheSecondFormOfGptqHasZeroPointsAsTheyAre) {
   EXPECT_EQ(numbers_of({Layout::kGptq, 8, true}, WeightType::kF32)[3], -5.0f);
 }
 
+// Inputs 0 to 3 of every output have the codes 0, 1, 128 and 255, less a zero point of 128.
+TEST_F(PackedIntFiles, AWordOfEightBitsHasFourInputs) {
+  const std::vector<float> row = {-128, -127, 0, 127};
+  std::vector<float> expected;
+  for (int output = 0; output < 4; ++output) {
+    for (const float value : row) expected.push_back(value * static_cast<float>(output + 1));
+  }
+  write({words(".qweight", {1, 4}, std::vector<std::uint32_t>(4, 0xFF800100)),
+         words(".qzeros", {1, 1}, {0x7F7F7F7F}), numbers(".scales", {1, 4}, {1, 2, 3, 4})});
+  const PackedIntConfig gptq = {.group_inputs = 4, .zeros_less_one = true, .bits = 8};
+  EXPECT_EQ(numbers_of(gptq, WeightType::kF32), expected);
+  write({words(".weight_packed", {4, 1}, std::vector<std::uint32_t>(4, 0xFF800100)),
+         raw<std::int64_t>(".weight_shape", "I64", {2}, {4, 4}),
+         numbers(".weight_scale", {4, 1}, {1, 2, 3, 4})});
+  const PackedIntConfig packed = {
+      .layout = Layout::kCompressedTensors, .is_symmetric = true, .bits = 8};
+  EXPECT_EQ(numbers_of(packed, WeightType::kF32), expected);
+}
+
 // Outputs 0 to 7 of input 0 have the codes 0 to 7, and of input 1 the codes 8 to 15.
-TEST_F(Int4Files, AWordOfAwqHasEightOutputsInAnOrderOfItsOwn) {
+TEST_F(PackedIntFiles, AWordOfAwqHasEightOutputsInAnOrderOfItsOwn) {
   write({words(".qweight", {2, 1}, {0x75316420, 0xFDB9ECA8}),
          words(".qzeros", {1, 1}, {0x75316420}),
          numbers(".scales", {1, 8}, {1, 2, 3, 4, 5, 6, 7, 8})});
@@ -102,7 +121,7 @@ TEST_F(Int4Files, AWordOfAwqHasEightOutputsInAnOrderOfItsOwn) {
 }
 
 // Of a row of ten inputs two words are there, and six codes of them mean nothing.
-TEST_F(Int4Files, AWordOfCompressedTensorsHasEightInputs) {
+TEST_F(PackedIntFiles, AWordOfCompressedTensorsHasEightInputs) {
   write({words(".weight_packed", {1, 2}, {0x76543210, 0x000000FE}),
          raw<std::int64_t>(".weight_shape", "I64", {2}, {1, 10}),
          numbers(".weight_scale", {1, 2}, {1, 10})});
@@ -116,18 +135,21 @@ TEST_F(Int4Files, AWordOfCompressedTensorsHasEightInputs) {
   EXPECT_EQ(numbers_of({Layout::kCompressedTensors, 8, false}, WeightType::kF32), moved);
 }
 
-TEST_F(Int4Files, ValuesAreCodesLessZeroPointsTimesScales) {
-  const std::vector<Int4Config> configs = {{Layout::kGptq, 64, true},
-                                           {Layout::kGptq, 0, false},
-                                           {Layout::kAwq, 64, false},
-                                           {Layout::kCompressedTensors, 32, false},
-                                           {Layout::kCompressedTensors, 0, false}};
-  for (const Int4Config& config : configs) {
+TEST_F(PackedIntFiles, ValuesAreCodesLessZeroPointsTimesScales) {
+  const std::vector<PackedIntConfig> configs = {{Layout::kGptq, 64, true},
+                                                {Layout::kGptq, 0, false},
+                                                {Layout::kAwq, 64, false},
+                                                {Layout::kCompressedTensors, 32, false},
+                                                {Layout::kCompressedTensors, 0, false},
+                                                {Layout::kGptq, 64, true, false, 8},
+                                                {Layout::kGptq, 0, false, false, 8},
+                                                {Layout::kCompressedTensors, 64, false, false, 8}};
+  for (const PackedIntConfig& config : configs) {
     for (const WeightType type : {WeightType::kF16, WeightType::kBf16, WeightType::kF32}) {
       for (const bool is_symmetric : {true, false}) {
-        Int4Config own = config;
+        PackedIntConfig own = config;
         own.is_symmetric = is_symmetric;
-        const Int4Tensors coded = to_int4(matrix(), own, {type});
+        const PackedIntTensors coded = to_packed_int(matrix(), own, {type});
         write(coded.tensors);
         std::vector<float> expected;
         for (const float value : coded.values) expected.push_back(stored_value(value, type));
@@ -137,11 +159,11 @@ TEST_F(Int4Files, ValuesAreCodesLessZeroPointsTimesScales) {
   }
 }
 
-TEST_F(Int4Files, InputsMayBeOfGroupsInAnotherOrder) {
+TEST_F(PackedIntFiles, InputsMayBeOfGroupsInAnotherOrder) {
   for (const Layout layout : {Layout::kGptq, Layout::kCompressedTensors}) {
-    const Int4Config config = {layout, 64, layout == Layout::kGptq};
-    const Int4Tensors coded =
-        to_int4(matrix(), config, {.scale_type = WeightType::kF32, .is_reordered = true});
+    const PackedIntConfig config = {layout, 64, layout == Layout::kGptq};
+    const PackedIntTensors coded =
+        to_packed_int(matrix(), config, {.scale_type = WeightType::kF32, .is_reordered = true});
     write(coded.tensors);
     EXPECT_EQ(numbers_of(config, WeightType::kF32), coded.values);
     EXPECT_EQ(open(config).kept_format(kMatrix), std::nullopt);
@@ -149,11 +171,11 @@ TEST_F(Int4Files, InputsMayBeOfGroupsInAnotherOrder) {
 }
 
 // Groups of 64 inputs, of which rounded weights share a scale, or of a multiple.
-TEST_F(Int4Files, CodesOfWholeGroupsAreKept) {
+TEST_F(PackedIntFiles, CodesOfWholeGroupsAreKept) {
   constexpr auto kInt4 = WeightFormat::kInt4;
   constexpr auto kShifted = WeightFormat::kInt4Shifted;
   struct Case {
-    Int4Config config;
+    PackedIntConfig config;
     std::optional<WeightFormat> kept;
   };
   const std::vector<Case> cases = {
@@ -169,7 +191,7 @@ TEST_F(Int4Files, CodesOfWholeGroupsAreKept) {
       {{Layout::kGptq, 96, true, true}, std::nullopt},
   };
   for (const Case& one : cases) {
-    write(to_int4(matrix(), one.config, {}).tensors);
+    write(to_packed_int(matrix(), one.config, {}).tensors);
     const WeightFiles opened = open(one.config);
     EXPECT_EQ(opened.kept_format(kMatrix), one.kept) << one.config.group_inputs;
     const KeptGroups kept = opened.kept_groups(kMatrix);
@@ -179,9 +201,24 @@ TEST_F(Int4Files, CodesOfWholeGroupsAreKept) {
   EXPECT_EQ(open(cases.back().config).kept_format("model.embed_tokens.weight"), std::nullopt);
 }
 
-TEST_F(Int4Files, ScalesAndShiftsOfCodesThatAreKeptStandForWholeGroups) {
-  const Int4Config config = {Layout::kGptq, 128, false};
-  const Int4Tensors coded = to_int4(matrix(), config, {.scale_type = WeightType::kBf16});
+TEST_F(PackedIntFiles, CodesOfEightBitsAreKeptWhereAnOutputIsOneSymmetricGroup) {
+  const auto kept = [&](const PackedIntConfig& config) {
+    write(to_packed_int(matrix(), config, {}).tensors);
+    return open(config).kept_format(kMatrix);
+  };
+  const PackedIntConfig gptq = {Layout::kGptq, 0, true, true, 8};
+  EXPECT_EQ(kept(gptq), WeightFormat::kInt8);
+  EXPECT_EQ(open(gptq).kept_groups(kMatrix).output_scales.size(), kOutputs);
+  EXPECT_EQ(kept({Layout::kGptq, 256, true, true, 8}), WeightFormat::kInt8) << "more than it has";
+  EXPECT_EQ(kept({Layout::kCompressedTensors, 0, false, true, 8}), WeightFormat::kInt8);
+  EXPECT_EQ(kept({Layout::kGptq, 128, true, true, 8}), std::nullopt);
+  EXPECT_EQ(kept({Layout::kGptq, 0, true, false, 8}), std::nullopt);
+  EXPECT_EQ(kept({Layout::kCompressedTensors, 0, false, false, 8}), std::nullopt);
+}
+
+TEST_F(PackedIntFiles, ScalesAndShiftsOfCodesThatAreKeptStandForWholeGroups) {
+  const PackedIntConfig config = {Layout::kGptq, 128, false};
+  const PackedIntTensors coded = to_packed_int(matrix(), config, {.scale_type = WeightType::kBf16});
   write(coded.tensors);
   const KeptGroups kept = open(config).kept_groups(kMatrix);  // [outputs, 4]
   const TensorValues& zeros = coded.tensors[2];               // [2, outputs / 8] words
@@ -197,7 +234,7 @@ TEST_F(Int4Files, ScalesAndShiftsOfCodesThatAreKeptStandForWholeGroups) {
   }
 }
 
-TEST_F(Int4Files, WhatIsMissingBesideCodesIsNamed) {
+TEST_F(PackedIntFiles, WhatIsMissingBesideCodesIsNamed) {
   const std::vector<std::pair<Layout, std::string>> cases = {
       {Layout::kGptq, ".qzeros"},
       {Layout::kGptq, ".scales"},
@@ -207,22 +244,22 @@ TEST_F(Int4Files, WhatIsMissingBesideCodesIsNamed) {
       {Layout::kCompressedTensors, ".weight_shape"},
   };
   for (const auto& [layout, missing] : cases) {
-    const Int4Config config = {layout, 64, false};
-    std::vector<TensorValues> tensors = to_int4(matrix(), config, {}).tensors;
+    const PackedIntConfig config = {layout, 64, false};
+    std::vector<TensorValues> tensors = to_packed_int(matrix(), config, {}).tensors;
     std::erase_if(tensors, [&](const auto& tensor) { return tensor.spec.name.ends_with(missing); });
     write(tensors);
     const std::string said = error(config);
     EXPECT_NE(said.find("model.safetensors: tensor 'model.layers.0.mlp.up_proj."),
               std::string::npos)
         << said;
-    EXPECT_NE(said.find("has codes of 4 bits, and no "), std::string::npos) << missing << said;
+    EXPECT_NE(said.find("has codes in words, and no "), std::string::npos) << missing << said;
   }
 }
 
-TEST_F(Int4Files, WhatLiesBesideCodesInAnotherFormIsNamed) {
-  const Int4Config gptq = {Layout::kGptq, 64, true};
-  const auto said_of = [&](const Int4Config& config, const std::string& ending, auto change) {
-    std::vector<TensorValues> tensors = to_int4(matrix(), config, {}).tensors;
+TEST_F(PackedIntFiles, WhatLiesBesideCodesInAnotherFormIsNamed) {
+  const PackedIntConfig gptq = {Layout::kGptq, 64, true};
+  const auto said_of = [&](const PackedIntConfig& config, const std::string& ending, auto change) {
+    std::vector<TensorValues> tensors = to_packed_int(matrix(), config, {}).tensors;
     for (TensorValues& tensor : tensors) {
       if (tensor.spec.name.ends_with(ending)) change(tensor);
     }
@@ -245,7 +282,7 @@ TEST_F(Int4Files, WhatLiesBesideCodesInAnotherFormIsNamed) {
   const auto negative = [](TensorValues& tensor) { tensor.bytes[7] = std::byte{0x80}; };
   EXPECT_NE(said_of(gptq, ".g_idx", negative).find("an input of a group that is none of 4"),
             std::string::npos);
-  const Int4Config packed = {Layout::kCompressedTensors, 64, false};
+  const PackedIntConfig packed = {Layout::kCompressedTensors, 64, false};
   const auto wider = [](TensorValues& tensor) { tensor.bytes[8] = std::byte{201}; };
   EXPECT_NE(said_of(packed, ".weight_shape", wider)
                 .find("a shape of 72 x 201 that its words do not have"),
@@ -254,17 +291,17 @@ TEST_F(Int4Files, WhatLiesBesideCodesInAnotherFormIsNamed) {
             std::string::npos);
 }
 
-TEST_F(Int4Files, AMatrixThatIsThereTwiceIsNamed) {
-  const Int4Config config = {Layout::kGptq, 64, true};
-  std::vector<TensorValues> tensors = to_int4(matrix(), config, {}).tensors;
+TEST_F(PackedIntFiles, AMatrixThatIsThereTwiceIsNamed) {
+  const PackedIntConfig config = {Layout::kGptq, 64, true};
+  std::vector<TensorValues> tensors = to_packed_int(matrix(), config, {}).tensors;
   tensors.push_back(matrix());
   write(tensors);
   EXPECT_NE(error(config).find("up_proj.weight' is also there as codes"), std::string::npos);
 }
 
-TEST_F(Int4Files, WhatLiesBesideCodesAndChangesBeforeItIsDigestedIsFound) {
-  const Int4Config config = {Layout::kGptq, 64, true};
-  write(to_int4(matrix(), config, {}).tensors);
+TEST_F(PackedIntFiles, WhatLiesBesideCodesAndChangesBeforeItIsDigestedIsFound) {
+  const PackedIntConfig config = {Layout::kGptq, 64, true};
+  write(to_packed_int(matrix(), config, {}).tensors);
   WeightFiles opened = open(config);
   std::fstream file(directory_.file("model.safetensors"),
                     std::ios::in | std::ios::out | std::ios::binary);

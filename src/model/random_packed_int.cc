@@ -1,4 +1,4 @@
-#include "model/random_int4.h"
+#include "model/random_packed_int.h"
 
 #include <algorithm>
 #include <array>
@@ -31,11 +31,11 @@ struct Coded {
   }
 };
 
-Coded empty_coded(const TensorValues& matrix, const Int4Config& config, bool is_reordered) {
+Coded empty_coded(const TensorValues& matrix, const PackedIntConfig& config, bool is_reordered) {
   Coded coded;
   coded.outputs = matrix.spec.shape[0];
   coded.inputs = matrix.spec.shape[1];
-  STEMMA_CHECK(coded.outputs % 8 == 0 && coded.inputs % 8 == 0, "eight codes fill a word");
+  STEMMA_CHECK(coded.outputs % 8 == 0 && coded.inputs % 8 == 0, "codes fill words");
   const std::int64_t group = config.group_inputs == 0 ? coded.inputs : config.group_inputs;
   coded.groups = ceil_div(coded.inputs, group);
   for (std::int64_t i = 0; i < coded.inputs; ++i) {
@@ -44,12 +44,12 @@ Coded empty_coded(const TensorValues& matrix, const Int4Config& config, bool is_
   }
   const auto count = static_cast<std::size_t>(coded.outputs * coded.groups);
   coded.scales.resize(count);
-  coded.zeros.resize(count, 8);
+  coded.zeros.resize(count, config.middle());
   return coded;
 }
 
-Coded round_to_codes(const TensorValues& matrix, const Int4Config& config,
-                     const Int4Storage& storage) {
+Coded round_to_codes(const TensorValues& matrix, const PackedIntConfig& config,
+                     const PackedIntStorage& storage) {
   Coded coded = empty_coded(matrix, config, storage.is_reordered);
   std::vector<float> least(coded.scales.size());
   std::vector<float> largest(coded.scales.size());
@@ -63,34 +63,37 @@ Coded round_to_codes(const TensorValues& matrix, const Int4Config& config,
       largest[at] = std::max(largest[at], value_at(output, input));
     }
   }
+  const int code_max = 2 * config.middle() - 1;
+  const auto steps_max = static_cast<float>(code_max);
   for (std::size_t i = 0; i < coded.scales.size(); ++i) {
-    const float exact = config.is_symmetric ? std::max(-least[i], largest[i]) / 7.5f
-                                            : (largest[i] - least[i]) / 15.0f;
+    const float exact = config.is_symmetric ? std::max(-least[i], largest[i]) / (steps_max / 2)
+                                            : (largest[i] - least[i]) / steps_max;
     coded.scales[i] = stored_value(exact, storage.scale_type);
     if (config.is_symmetric) continue;
-    coded.zeros[i] = std::clamp(static_cast<int>(std::lround(-least[i] / coded.scales[i])), 0, 15);
+    const auto zero = static_cast<int>(std::lround(-least[i] / coded.scales[i]));
+    coded.zeros[i] = std::clamp(zero, 0, code_max);
   }
   for (std::int64_t output = 0; output < coded.outputs; ++output) {
     for (std::int64_t input = 0; input < coded.inputs; ++input) {
       const std::size_t at = coded.group_at(output, input);
       const auto steps = std::lround(value_at(output, input) / coded.scales[at]);
-      coded.codes.push_back(std::clamp(static_cast<int>(steps) + coded.zeros[at], 0, 15));
+      coded.codes.push_back(std::clamp(static_cast<int>(steps) + coded.zeros[at], 0, code_max));
     }
   }
   return coded;
 }
 
-// A tensor [rows, columns] of words, each `less` than the one whose eight codes `code_at` gives.
+// A tensor [rows, columns] of words, each `less` than the one whose codes `code_at` gives.
 template <typename CodeAt>
-TensorValues words_of(const std::string& name, std::int64_t rows, std::int64_t columns,
-                      CodeAt code_at, std::uint32_t less = 0) {
+TensorValues words_of(const PackedIntConfig& config, const std::string& name, std::int64_t rows,
+                      std::int64_t columns, CodeAt code_at, std::uint32_t less = 0) {
   TensorValues tensor = {{name, {rows, columns}}, {}};
   tensor.dtype = "I32";
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column) {
       std::uint32_t word = 0;
-      for (int place = 0; place < 8; ++place) {
-        word |= static_cast<std::uint32_t>(code_at(row, column, place)) << (4 * place);
+      for (int place = 0; place < static_cast<int>(config.per_word()); ++place) {
+        word |= static_cast<std::uint32_t>(code_at(row, column, place)) << (config.bits * place);
       }
       word -= less;
       const auto* const bytes = reinterpret_cast<const std::byte*>(&word);
@@ -129,22 +132,26 @@ TensorValues scales_of(const std::string& name, const Coded& coded, bool is_turn
 constexpr std::array<int, 8> kAwqOrder = {0, 2, 4, 6, 1, 3, 5, 7};
 
 std::vector<TensorValues> gptq_tensors(const std::string& module, const Coded& coded,
-                                       const Int4Config& config, const Int4Storage& storage) {
+                                       const PackedIntConfig& config,
+                                       const PackedIntStorage& storage) {
+  const std::int64_t per_word = config.per_word();
   const auto code_at = [&](std::int64_t row, std::int64_t column, int place) {
-    return coded.codes[static_cast<std::size_t>(column * coded.inputs + row * 8 + place)];
+    return coded.codes[static_cast<std::size_t>(column * coded.inputs + row * per_word + place)];
   };
   const auto zero_at = [&](std::int64_t row, std::int64_t column, int place) {
-    return coded.zeros[coded.at(column * 8 + place, row)];
+    return coded.zeros[coded.at(column * per_word + place, row)];
   };
-  const std::uint32_t less = config.zeros_less_one ? 0x11111111 : 0;
-  return {whole_numbers(module + ".g_idx", "I32", coded.group_of),
-          words_of(module + ".qweight", coded.inputs / 8, coded.outputs, code_at),
-          words_of(module + ".qzeros", coded.groups, coded.outputs / 8, zero_at, less),
-          scales_of(module + ".scales", coded, true, storage.scale_type)};
+  const std::uint32_t less = config.zeros_less_one ? config.one_each() : 0;
+  return {
+      whole_numbers(module + ".g_idx", "I32", coded.group_of),
+      words_of(config, module + ".qweight", coded.inputs / per_word, coded.outputs, code_at),
+      words_of(config, module + ".qzeros", coded.groups, coded.outputs / per_word, zero_at, less),
+      scales_of(module + ".scales", coded, true, storage.scale_type)};
 }
 
 std::vector<TensorValues> awq_tensors(const std::string& module, const Coded& coded,
-                                      const Int4Storage& storage) {
+                                      const PackedIntConfig& config,
+                                      const PackedIntStorage& storage) {
   const auto output_at = [](std::int64_t column, int place) {
     return column * 8 + kAwqOrder[static_cast<std::size_t>(place)];
   };
@@ -154,39 +161,41 @@ std::vector<TensorValues> awq_tensors(const std::string& module, const Coded& co
   const auto zero_at = [&](std::int64_t row, std::int64_t column, int place) {
     return coded.zeros[coded.at(output_at(column, place), row)];
   };
-  return {words_of(module + ".qweight", coded.inputs, coded.outputs / 8, code_at),
-          words_of(module + ".qzeros", coded.groups, coded.outputs / 8, zero_at),
+  return {words_of(config, module + ".qweight", coded.inputs, coded.outputs / 8, code_at),
+          words_of(config, module + ".qzeros", coded.groups, coded.outputs / 8, zero_at),
           scales_of(module + ".scales", coded, true, storage.scale_type)};
 }
 
 std::vector<TensorValues> compressed_tensors(const std::string& module, const Coded& coded,
-                                             const Int4Config& config, const Int4Storage& storage) {
+                                             const PackedIntConfig& config,
+                                             const PackedIntStorage& storage) {
+  const std::int64_t per_word = config.per_word();
   const auto code_at = [&](std::int64_t row, std::int64_t column, int place) {
-    return coded.codes[static_cast<std::size_t>(row * coded.inputs + column * 8 + place)];
+    return coded.codes[static_cast<std::size_t>(row * coded.inputs + column * per_word + place)];
   };
   const auto zero_at = [&](std::int64_t row, std::int64_t column, int place) {
-    return coded.zeros[coded.at(row * 8 + place, column)];
+    return coded.zeros[coded.at(row * per_word + place, column)];
   };
   std::vector<TensorValues> tensors = {
       whole_numbers<std::int64_t>(module + ".weight_shape", "I64", {coded.outputs, coded.inputs}),
-      words_of(module + ".weight_packed", coded.outputs, coded.inputs / 8, code_at),
+      words_of(config, module + ".weight_packed", coded.outputs, coded.inputs / per_word, code_at),
       scales_of(module + ".weight_scale", coded, false, storage.scale_type)};
   if (storage.is_reordered) {
     tensors.push_back(whole_numbers(module + ".weight_g_idx", "I32", coded.group_of));
   }
   if (!config.is_symmetric) {
-    tensors.push_back(
-        words_of(module + ".weight_zero_point", coded.outputs / 8, coded.groups, zero_at));
+    tensors.push_back(words_of(config, module + ".weight_zero_point", coded.outputs / per_word,
+                               coded.groups, zero_at));
   }
   return tensors;
 }
 
 }  // namespace
 
-Int4Tensors to_int4(const TensorValues& matrix, const Int4Config& config,
-                    const Int4Storage& storage) {
+PackedIntTensors to_packed_int(const TensorValues& matrix, const PackedIntConfig& config,
+                               const PackedIntStorage& storage) {
   const Coded coded = round_to_codes(matrix, config, storage);
-  Int4Tensors made;
+  PackedIntTensors made;
   for (std::int64_t output = 0; output < coded.outputs; ++output) {
     for (std::int64_t input = 0; input < coded.inputs; ++input) {
       const std::size_t at = coded.group_at(output, input);
@@ -197,13 +206,13 @@ Int4Tensors to_int4(const TensorValues& matrix, const Int4Config& config,
   constexpr std::string_view kEnding = ".weight";
   const std::string module = matrix.spec.name.substr(0, matrix.spec.name.size() - kEnding.size());
   switch (config.layout) {
-    case Int4Config::Layout::kGptq:
+    case PackedIntConfig::Layout::kGptq:
       made.tensors = gptq_tensors(module, coded, config, storage);
       break;
-    case Int4Config::Layout::kAwq:
-      made.tensors = awq_tensors(module, coded, storage);
+    case PackedIntConfig::Layout::kAwq:
+      made.tensors = awq_tensors(module, coded, config, storage);
       break;
-    case Int4Config::Layout::kCompressedTensors:
+    case PackedIntConfig::Layout::kCompressedTensors:
       made.tensors = compressed_tensors(module, coded, config, storage);
       break;
   }

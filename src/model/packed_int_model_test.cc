@@ -1,6 +1,6 @@
-// Models whose files store matrices in 4 bits: codes that int4 can keep are kept, and what they
-// stand for is what the files say; of others, and where it is asked for, the bits of the logits are
-// those of the same model written as the values that its codes stand for.
+// Models whose files store matrices in packed whole numbers: codes that int4 or int8 can keep are
+// kept, and what they stand for is what the files say; of others, and where it is asked for, the
+// bits of the logits are those of the same model written as the values that its codes stand for.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,30 +15,32 @@
 namespace stemma {
 namespace {
 
-using Layout = Int4Config::Layout;
+using Layout = PackedIntConfig::Layout;
 
-class Int4Models : public CodedModels,
-                   public ::testing::WithParamInterface<std::tuple<std::string_view, Layout>> {
+class PackedIntModels : public CodedModels,
+                        public ::testing::WithParamInterface<std::tuple<std::string_view, Layout>> {
  protected:
   void write(WeightType scale_type, bool is_symmetric) {
     const auto& [name, layout] = GetParam();
-    int4_ = {.layout = layout,
-             .group_inputs = group_inputs_,
-             .zeros_less_one = layout == Layout::kGptq,
-             .is_symmetric = is_symmetric};
-    RandomModelOptions options = {.type = scale_type, .int4 = {scale_type}};
-    options.config.coded = int4_;
+    packed_ = {.layout = layout,
+               .group_inputs = group_inputs_,
+               .zeros_less_one = layout == Layout::kGptq,
+               .is_symmetric = is_symmetric,
+               .bits = bits_};
+    RandomModelOptions options = {.type = scale_type, .packed = {scale_type}};
+    options.config.coded = packed_;
     write_both(name, options, [&](const TensorValues& tensor) {
-      return to_int4(tensor, int4_, {scale_type}).values;
+      return to_packed_int(tensor, packed_, {scale_type}).values;
     });
   }
 
   std::int64_t group_inputs_ = 64;
-  Int4Config int4_;
+  int bits_ = 4;
+  PackedIntConfig packed_;
 };
 
 // A bf16 scale is kept as it is: what is computed with are codes times scales, not even rounded.
-TEST_P(Int4Models, CodesAreKeptInFourBits) {
+TEST_P(PackedIntModels, CodesAreKeptInFourBits) {
   for (const bool is_symmetric : {true, false}) {
     write(WeightType::kBf16, is_symmetric);
     const ModelWeights kept = weights_of(coded_, {});
@@ -47,7 +49,8 @@ TEST_P(Int4Models, CodesAreKeptInFourBits) {
     const std::string name = "model.layers.1.self_attn.o_proj.weight";
     const std::vector<std::int64_t> shape = {output.n(), output.k()};
     const auto expected =
-        to_int4({{name, shape}, random_tensor(name, shape, 1)}, int4_, {WeightType::kBf16}).values;
+        to_packed_int({{name, shape}, random_tensor(name, shape, 1)}, packed_, {WeightType::kBf16})
+            .values;
     for (std::int64_t i = 0; i < output.n(); ++i) {
       const auto first = expected.begin() + i * output.k();
       ASSERT_EQ(row_of(output, i), std::vector<float>(first, first + output.k())) << i;
@@ -58,7 +61,7 @@ TEST_P(Int4Models, CodesAreKeptInFourBits) {
   }
 }
 
-TEST_P(Int4Models, KeptCodesGiveNearlyTheLogitsOfTheirValues) {
+TEST_P(PackedIntModels, KeptCodesGiveNearlyTheLogitsOfTheirValues) {
   for (const bool is_symmetric : {true, false}) {
     write(WeightType::kF16, is_symmetric);
     if (config_.mixture.experts > 0) GTEST_SKIP() << "a row may go to another expert";
@@ -75,7 +78,7 @@ TEST_P(Int4Models, KeptCodesGiveNearlyTheLogitsOfTheirValues) {
 }
 
 // Nothing is rounded a second time.
-TEST_P(Int4Models, Int4KeepsCodesToo) {
+TEST_P(PackedIntModels, Int4KeepsCodesToo) {
   write(WeightType::kF16, false);
   const ModelWeights rounded = weights_of(coded_, {.rounding = WeightRounding::kInt4});
   const ModelWeights kept = weights_of(coded_, {});
@@ -84,25 +87,52 @@ TEST_P(Int4Models, Int4KeepsCodesToo) {
   EXPECT_EQ(rounded.embeddings.format(), WeightFormat::kInt8);
 }
 
-TEST_P(Int4Models, WideLogitsAreThoseOfTheWidenedFiles) {
+TEST_P(PackedIntModels, WideLogitsAreThoseOfTheWidenedFiles) {
   write(WeightType::kBf16, true);
   expect_same_logits(WeightRounding::kWide, WeightRounding::kNone);
   EXPECT_EQ(load(coded_, WeightRounding::kWide)->compute_format(), "bf16");
 }
 
-TEST_P(Int4Models, SoAreThoseOfCodesThatCannotBeKept) {
+TEST_P(PackedIntModels, SoAreThoseOfCodesThatCannotBeKept) {
   group_inputs_ = 32;
   write(WeightType::kF16, false);
   expect_same_logits(WeightRounding::kNone, WeightRounding::kNone);
   expect_same_logits(WeightRounding::kInt4, WeightRounding::kInt4);
 }
 
-TEST_P(Int4Models, SoAreThoseOfWeightsRoundedToEightBits) {
+TEST_P(PackedIntModels, CodesOfEightBitsAreKeptWhereAnOutputIsOneGroup) {
+  if (std::get<1>(GetParam()) == Layout::kAwq) GTEST_SKIP() << "has 4 bits";
+  bits_ = 8;
+  group_inputs_ = 0;
+  write(WeightType::kBf16, true);
+  const ModelWeights kept = weights_of(coded_, {});
+  const PackedWeights& output = kept.layers[1].output;
+  ASSERT_EQ(output.format(), WeightFormat::kInt8);
+  const std::string name = "model.layers.1.self_attn.o_proj.weight";
+  const std::vector<std::int64_t> shape = {output.n(), output.k()};
+  const auto expected =
+      to_packed_int({{name, shape}, random_tensor(name, shape, 1)}, packed_, {WeightType::kBf16})
+          .values;
+  for (std::int64_t i = 0; i < output.n(); ++i) {
+    const auto first = expected.begin() + i * output.k();
+    ASSERT_EQ(row_of(output, i), std::vector<float>(first, first + output.k())) << i;
+  }
+  expect_same_logits(WeightRounding::kWide, WeightRounding::kNone);
+}
+
+TEST_P(PackedIntModels, CodesOfEightBitsBecomeNumbersWhereGroupsHaveScalesOfTheirOwn) {
+  if (std::get<1>(GetParam()) == Layout::kAwq) GTEST_SKIP() << "has 4 bits";
+  bits_ = 8;
+  write(WeightType::kF16, false);
+  expect_same_logits(WeightRounding::kNone, WeightRounding::kNone);
+}
+
+TEST_P(PackedIntModels, SoAreThoseOfWeightsRoundedToEightBits) {
   write(WeightType::kF16, false);
   expect_same_logits(WeightRounding::kInt8, WeightRounding::kInt8);
 }
 
-TEST_P(Int4Models, ARankHoldsItsOutputsOfWhatIsKept) {
+TEST_P(PackedIntModels, ARankHoldsItsOutputsOfWhatIsKept) {
   write(WeightType::kF16, false);
   if (!can_be_cut()) GTEST_SKIP() << "cannot be cut";
   const ModelWeights whole = weights_of(coded_, {});
@@ -117,14 +147,14 @@ TEST_P(Int4Models, ARankHoldsItsOutputsOfWhatIsKept) {
   }
 }
 
-std::string name_of(const ::testing::TestParamInfo<Int4Models::ParamType>& info) {
+std::string name_of(const ::testing::TestParamInfo<PackedIntModels::ParamType>& info) {
   constexpr std::array<const char*, 3> kLayouts = {"gptq", "awq", "compressed_tensors"};
   return std::string(std::get<0>(info.param)) + "_" +
          kLayouts[static_cast<std::size_t>(std::get<1>(info.param))];
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Families, Int4Models,
+    Families, PackedIntModels,
     ::testing::Combine(::testing::Values("llama_bias", "qwen3", "qwen3_moe", "deepseek_v2",
                                          "deepseek_v3", "gemma3"),
                        ::testing::Values(Layout::kGptq, Layout::kAwq, Layout::kCompressedTensors)),

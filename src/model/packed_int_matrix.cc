@@ -1,4 +1,4 @@
-#include "model/int4_matrix.h"
+#include "model/packed_int_matrix.h"
 
 #include <algorithm>
 #include <array>
@@ -12,21 +12,17 @@
 namespace stemma {
 namespace {
 
-constexpr std::int64_t kPerWord = 8;
-constexpr int kCodes = 16;
-constexpr std::uint32_t kOneEach = 0x11111111;  // a word of eight ones
-constexpr int kMiddle = 8;  // the zero point of codes that reach as far below zero as above
 // What one task widens, and the inputs of one output that it does at a time.
 constexpr std::int64_t kStripOutputs = 16;
 constexpr std::int64_t kRunInputs = 128;
 // Of eight outputs, the four bits of AWQ's words that each has.
-constexpr std::array<int, kPerWord> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
+constexpr std::array<int, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
 
 constexpr std::string_view kPackedEnding = ".weight_packed";
 constexpr std::string_view kPlainEnding = ".qweight";
 
-std::string_view codes_ending(Int4Config::Layout layout) {
-  return layout == Int4Config::Layout::kCompressedTensors ? kPackedEnding : kPlainEnding;
+std::string_view codes_ending(PackedIntConfig::Layout layout) {
+  return layout == PackedIntConfig::Layout::kCompressedTensors ? kPackedEnding : kPlainEnding;
 }
 
 // What tensors beside codes are called behind the name of their module.
@@ -37,8 +33,8 @@ struct Endings {
   std::string_view shape;
 };
 
-Endings endings_of(Int4Config::Layout layout) {
-  if (layout == Int4Config::Layout::kCompressedTensors) {
+Endings endings_of(PackedIntConfig::Layout layout) {
+  if (layout == PackedIntConfig::Layout::kCompressedTensors) {
     return {".weight_scale", ".weight_zero_point", ".weight_g_idx", ".weight_shape"};
   }
   return {".scales", ".qzeros", ".g_idx", ""};
@@ -55,10 +51,6 @@ std::uint32_t word_at(const std::byte* from) {
   std::uint32_t word = 0;
   std::memcpy(&word, from, sizeof(word));
   return word;
-}
-
-std::uint32_t four_bits(std::span<const std::byte> words, std::int64_t word, int place) {
-  return element<std::uint32_t>(words, word) >> (4 * place) & 0xF;
 }
 
 template <typename T>
@@ -85,7 +77,7 @@ Status expect(const BesideTensor& tensor, std::string_view what, std::string_vie
               const std::vector<std::int64_t>& shape) {
   if (!tensor.exists()) {
     return Error{ErrorCode::kNotFound,
-                 "has codes of 4 bits, and no " + std::string(what) + " with its name"};
+                 "has codes in words, and no " + std::string(what) + " with its name"};
   }
   if (!dtype.empty() && tensor.entry->dtype != dtype) {
     return Error{ErrorCode::kUnsupported, std::string(what) + " of dtype " + tensor.entry->dtype +
@@ -101,12 +93,12 @@ Status expect(const BesideTensor& tensor, std::string_view what, std::string_vie
 
 }  // namespace
 
-bool has_int4_codes(const Int4Config& config, const TensorEntry& tensor) {
+bool has_packed_codes(const PackedIntConfig& config, const TensorEntry& tensor) {
   return tensor.dtype == "I32" && tensor.name.ends_with(codes_ending(config.layout));
 }
 
-Result<Int4Matrix> Int4Matrix::open(const Int4Config& config, const TensorEntry& codes,
-                                    ReadBeside read_beside) {
+Result<PackedIntMatrix> PackedIntMatrix::open(const PackedIntConfig& config,
+                                              const TensorEntry& codes, ReadBeside read_beside) {
   const std::string module =
       codes.name.substr(0, codes.name.size() - codes_ending(config.layout).size());
   const Endings endings = endings_of(config.layout);
@@ -114,7 +106,7 @@ Result<Int4Matrix> Int4Matrix::open(const Int4Config& config, const TensorEntry&
     if (ending.empty()) return BesideTensor{};
     return read_beside(module + std::string(ending));
   };
-  Int4Matrix matrix;
+  PackedIntMatrix matrix;
   matrix.name_ = module + ".weight";
   matrix.config_ = config;
   STEMMA_ASSIGN_OR_RETURN(const BesideTensor shape, beside(endings.shape));
@@ -129,38 +121,40 @@ Result<Int4Matrix> Int4Matrix::open(const Int4Config& config, const TensorEntry&
   return matrix;
 }
 
-Status Int4Matrix::set_extents(const TensorEntry& codes, const BesideTensor& shape) {
+Status PackedIntMatrix::set_extents(const TensorEntry& codes, const BesideTensor& shape) {
   if (codes.shape.size() != 2 || codes.size_bytes == 0) {
-    return Error{ErrorCode::kUnsupported, "codes of 4 bits that are no matrix"};
+    return Error{ErrorCode::kUnsupported, "codes in words that are no matrix"};
   }
+  const std::int64_t per_word = config_.per_word();
   const std::int64_t rows = codes.shape[0];
   const std::int64_t columns = codes.shape[1];
   switch (config_.layout) {
-    case Int4Config::Layout::kGptq:
+    case PackedIntConfig::Layout::kGptq:
       outputs_ = columns;
-      inputs_ = rows * kPerWord;
+      inputs_ = rows * per_word;
       break;
-    case Int4Config::Layout::kAwq:
-      outputs_ = columns * kPerWord;
+    case PackedIntConfig::Layout::kAwq:
+      outputs_ = columns * per_word;
       inputs_ = rows;
       break;
-    case Int4Config::Layout::kCompressedTensors:
+    case PackedIntConfig::Layout::kCompressedTensors:
       STEMMA_RETURN_IF_ERROR(expect(shape, "shape", "I64", {2}));
       outputs_ = element<std::int64_t>(shape.bytes, 0);
       inputs_ = element<std::int64_t>(shape.bytes, 1);
-      if (outputs_ != rows || inputs_ > columns * kPerWord || inputs_ <= (columns - 1) * kPerWord) {
+      if (outputs_ != rows || inputs_ > columns * per_word || inputs_ <= (columns - 1) * per_word) {
         return Error{ErrorCode::kInvalidArgument,
                      "a shape of " + text_of({outputs_, inputs_}) + " that its words do not have"};
       }
       break;
   }
-  if (config_.layout != Int4Config::Layout::kCompressedTensors && outputs_ % kPerWord != 0) {
-    return Error{ErrorCode::kUnsupported, "outputs that are no multiple of 8"};
+  if (config_.layout != PackedIntConfig::Layout::kCompressedTensors && outputs_ % per_word != 0) {
+    return Error{ErrorCode::kUnsupported,
+                 "outputs that are no multiple of " + std::to_string(per_word)};
   }
   return {};
 }
 
-Status Int4Matrix::set_groups(std::int64_t group_inputs, const BesideTensor& order) {
+Status PackedIntMatrix::set_groups(std::int64_t group_inputs, const BesideTensor& order) {
   const std::int64_t in_order = group_inputs == 0 ? inputs_ : group_inputs;
   groups_ = ceil_div(inputs_, in_order);
   group_of_.resize(static_cast<std::size_t>(inputs_));
@@ -178,8 +172,8 @@ Status Int4Matrix::set_groups(std::int64_t group_inputs, const BesideTensor& ord
                "an input of a group that is none of " + std::to_string(groups_)};
 }
 
-Status Int4Matrix::set_scales(const BesideTensor& scales) {
-  const bool by_output = config_.layout == Int4Config::Layout::kCompressedTensors;
+Status PackedIntMatrix::set_scales(const BesideTensor& scales) {
+  const bool by_output = config_.layout == PackedIntConfig::Layout::kCompressedTensors;
   const std::vector<std::int64_t> shape =
       by_output ? std::vector{outputs_, groups_} : std::vector{groups_, outputs_};
   STEMMA_RETURN_IF_ERROR(expect(scales, "scales", "", shape));
@@ -191,10 +185,10 @@ Status Int4Matrix::set_scales(const BesideTensor& scales) {
   return {};
 }
 
-Status Int4Matrix::set_zeros(const BesideTensor& zeros) {
-  const bool by_output = config_.layout == Int4Config::Layout::kCompressedTensors;
+Status PackedIntMatrix::set_zeros(const BesideTensor& zeros) {
+  const bool by_output = config_.layout == PackedIntConfig::Layout::kCompressedTensors;
   if (by_output && config_.is_symmetric) return {};
-  const std::int64_t words = ceil_div(outputs_, kPerWord);
+  const std::int64_t words = ceil_div(outputs_, config_.per_word());
   STEMMA_RETURN_IF_ERROR(
       expect(zeros, "zero points", "I32",
              by_output ? std::vector{words, groups_} : std::vector{groups_, words}));
@@ -202,73 +196,88 @@ Status Int4Matrix::set_zeros(const BesideTensor& zeros) {
   return {};
 }
 
-// Inputs that rounded weights have in one group must be so here. Where groups are symmetric, words
-// of zero points are all eights.
-std::optional<WeightFormat> Int4Matrix::format_that_keeps() const {
+// Whether all zero points are the middle one, as they are where a file says that groups are
+// symmetric.
+bool PackedIntMatrix::is_symmetric() const {
+  const std::uint32_t less = config_.zeros_less_one ? config_.one_each() : 0;
+  const auto middles = static_cast<std::uint32_t>(config_.middle()) * config_.one_each() - less;
+  const std::int64_t words = std::ssize(zeros_) / static_cast<std::int64_t>(sizeof(middles));
+  for (std::int64_t i = 0; i < words; ++i) {
+    if (element<std::uint32_t>(zeros_, i) != middles) return false;
+  }
+  return true;
+}
+
+// Inputs that rounded weights have in one group must be so here.
+std::optional<WeightFormat> PackedIntMatrix::format_that_keeps() const {
+  if (config_.bits == 8) {
+    if (groups_ > 1 || !is_symmetric()) return std::nullopt;
+    return WeightFormat::kInt8;
+  }
   constexpr auto kGroup = static_cast<std::size_t>(PackedWeights::kGroupInputs);
   for (std::size_t i = 0; i < group_of_.size(); ++i) {
     if (group_of_[i] != group_of_[i / kGroup * kGroup]) return std::nullopt;
   }
-  const std::uint32_t eights = 8 * kOneEach - (config_.zeros_less_one ? kOneEach : 0);
-  const std::int64_t words = std::ssize(zeros_) / static_cast<std::int64_t>(sizeof(eights));
-  for (std::int64_t i = 0; i < words; ++i) {
-    if (element<std::uint32_t>(zeros_, i) != eights) return WeightFormat::kInt4Shifted;
-  }
-  return WeightFormat::kInt4;
+  return is_symmetric() ? WeightFormat::kInt4 : WeightFormat::kInt4Shifted;
 }
 
-float Int4Matrix::scale(std::int64_t output, std::int64_t group) const {
-  const bool by_output = config_.layout == Int4Config::Layout::kCompressedTensors;
+float PackedIntMatrix::scale(std::int64_t output, std::int64_t group) const {
+  const bool by_output = config_.layout == PackedIntConfig::Layout::kCompressedTensors;
   const std::int64_t at = by_output ? output * groups_ + group : group * outputs_ + output;
   if (scale_type_ == WeightType::kF32) return element<float>(scales_, at);
   if (scale_type_ == WeightType::kF16) return to_float(element<Float16>(scales_, at));
   return to_float(element<BFloat16>(scales_, at));
 }
 
-int Int4Matrix::zero(std::int64_t output, std::int64_t group) const {
-  if (zeros_.empty()) return kMiddle;
-  const std::int64_t eight = output / kPerWord;
-  const auto place = static_cast<std::size_t>(output % kPerWord);
-  if (config_.layout == Int4Config::Layout::kCompressedTensors) {
-    return static_cast<int>(four_bits(zeros_, eight * groups_ + group, static_cast<int>(place)));
-  }
+int PackedIntMatrix::zero(std::int64_t output, std::int64_t group) const {
+  if (zeros_.empty()) return config_.middle();
+  const std::int64_t per_word = config_.per_word();
+  const std::int64_t full_words = output / per_word;
+  const auto place = static_cast<std::size_t>(output % per_word);
+  const bool by_output = config_.layout == PackedIntConfig::Layout::kCompressedTensors;
+  const std::int64_t at =
+      by_output ? full_words * groups_ + group : group * (outputs_ / per_word) + full_words;
   const int own = packs_outputs() ? kAwqPlaces[place] : static_cast<int>(place);
-  const std::int64_t word = group * (outputs_ / kPerWord) + eight;
-  const std::uint32_t less = config_.zeros_less_one ? kOneEach : 0;
-  return static_cast<int>((element<std::uint32_t>(zeros_, word) + less) >> (4 * own) & 0xF);
+  const std::uint32_t less = config_.zeros_less_one ? config_.one_each() : 0;
+  return static_cast<int>((element<std::uint32_t>(zeros_, at) + less) >> (config_.bits * own) &
+                          mask());
 }
 
-Int4Matrix::Strides Int4Matrix::strides() const {
+PackedIntMatrix::Strides PackedIntMatrix::strides() const {
   switch (config_.layout) {
-    case Int4Config::Layout::kGptq:
+    case PackedIntConfig::Layout::kGptq:
       return {1, outputs_};
-    case Int4Config::Layout::kAwq:
-      return {0, outputs_ / kPerWord};
-    case Int4Config::Layout::kCompressedTensors:
+    case PackedIntConfig::Layout::kAwq:
+      return {0, outputs_ / config_.per_word()};
+    case PackedIntConfig::Layout::kCompressedTensors:
       break;
   }
-  return {ceil_div(inputs_, kPerWord), 1};
+  return {ceil_div(inputs_, config_.per_word()), 1};
 }
 
-KeptGroups Int4Matrix::kept_groups() const {
+KeptGroups PackedIntMatrix::kept_groups() const {
   STEMMA_CHECK(kept_format_.has_value(), "a matrix whose codes can be kept");
   constexpr std::int64_t kGroup = PackedWeights::kGroupInputs;
   const bool is_shifted = kept_format_ == WeightFormat::kInt4Shifted;
   KeptGroups kept;
+  for (std::int64_t output = 0; config_.bits == 8 && output < outputs_; ++output) {
+    kept.output_scales.push_back(scale(output, 0));
+  }
+  if (config_.bits == 8) return kept;
   kept.scales.reserve(static_cast<std::size_t>(outputs_ * ceil_div(inputs_, kGroup)));
   for (std::int64_t output = 0; output < outputs_; ++output) {
     for (std::int64_t i = 0; i < inputs_; i += kGroup) {
       const std::int32_t group = group_of_[static_cast<std::size_t>(i)];
       kept.scales.push_back(to_bfloat16(scale(output, group)));
       if (!is_shifted) continue;
-      kept.shifts.push_back(static_cast<std::int8_t>(kMiddle - zero(output, group)));
+      kept.shifts.push_back(static_cast<std::int8_t>(config_.middle() - zero(output, group)));
     }
   }
   return kept;
 }
 
-void Int4Matrix::widen(std::span<const std::byte> codes, std::span<std::byte> values,
-                       ThreadPool& pool) const {
+void PackedIntMatrix::widen(std::span<const std::byte> codes, std::span<std::byte> values,
+                            ThreadPool& pool) const {
   STEMMA_CHECK(std::ssize(values) ==
                    outputs_ * inputs_ * static_cast<std::int64_t>(weight_type_bytes(scale_type_)),
                "as many values as the matrix has");
@@ -283,40 +292,42 @@ void Int4Matrix::widen(std::span<const std::byte> codes, std::span<std::byte> va
 }
 
 template <typename T>
-void Int4Matrix::widen_all(std::span<const std::byte> codes, T* values, ThreadPool& pool) const {
+void PackedIntMatrix::widen_all(std::span<const std::byte> codes, T* values,
+                                ThreadPool& pool) const {
   pool.run(ceil_div(outputs_, kStripOutputs),
            [&](std::int64_t strip, int) { widen_strip(strip * kStripOutputs, codes, values); });
 }
 
-// What each code of each group of one output stands for: [groups, 16].
+// What each code of each group of one output stands for: [groups, codes].
 template <typename T>
-void Int4Matrix::fill_table(std::int64_t output, T* table) const {
+void PackedIntMatrix::fill_table(std::int64_t output, T* table) const {
   for (std::int64_t group = 0; group < groups_; ++group) {
     const float own_scale = scale(output, group);
     const int own_zero = zero(output, group);
-    for (int code = 0; code < kCodes; ++code) {
+    for (int code = 0; code < 1 << config_.bits; ++code) {
       *table++ = narrowed<T>(static_cast<float>(code - own_zero) * own_scale);
     }
   }
 }
 
-// Of one output those of `count` inputs from `first` on, which begins a word of eight.
-void Int4Matrix::unpack(std::int64_t output, std::int64_t first, std::int64_t count,
-                        const std::byte* codes, std::uint8_t* unpacked) const {
+// Of one output those of `count` inputs from `first` on, which begins a word.
+void PackedIntMatrix::unpack(std::int64_t output, std::int64_t first, std::int64_t count,
+                             const std::byte* codes, std::uint8_t* unpacked) const {
   const Strides stride = strides();
+  const std::int64_t per_word = config_.per_word();
   if (packs_outputs()) {
-    const int shift = 4 * kAwqPlaces[static_cast<std::size_t>(output % kPerWord)];
-    const std::byte* from = codes + 4 * (output / kPerWord + first * stride.input);
+    const int shift = config_.bits * kAwqPlaces[static_cast<std::size_t>(output % per_word)];
+    const std::byte* from = codes + 4 * (output / per_word + first * stride.input);
     for (std::int64_t i = 0; i < count; ++i, from += 4 * stride.input) {
-      unpacked[i] = static_cast<std::uint8_t>(word_at(from) >> shift & 0xF);
+      unpacked[i] = static_cast<std::uint8_t>(word_at(from) >> shift & mask());
     }
     return;
   }
-  const std::byte* from = codes + 4 * (output * stride.output + first / kPerWord * stride.input);
-  for (std::int64_t i = 0; i < count; i += kPerWord, from += 4 * stride.input) {
+  const std::byte* from = codes + 4 * (output * stride.output + first / per_word * stride.input);
+  for (std::int64_t i = 0; i < count; i += per_word, from += 4 * stride.input) {
     const std::uint32_t word = word_at(from);
-    for (int place = 0; place < int{kPerWord}; ++place) {
-      unpacked[i + place] = static_cast<std::uint8_t>(word >> (4 * place) & 0xF);
+    for (int place = 0; place < static_cast<int>(per_word); ++place) {
+      unpacked[i + place] = static_cast<std::uint8_t>(word >> (config_.bits * place) & mask());
     }
   }
 }
@@ -324,10 +335,11 @@ void Int4Matrix::unpack(std::int64_t output, std::int64_t first, std::int64_t co
 // Outputs from `first` on, a run of inputs of all of them at a time, so that words which neighbours
 // share, or that lie in one line, are met again while they are in a cache.
 template <typename T>
-void Int4Matrix::widen_strip(std::int64_t first, std::span<const std::byte> codes,
-                             T* values) const {
+void PackedIntMatrix::widen_strip(std::int64_t first, std::span<const std::byte> codes,
+                                  T* values) const {
   const std::int64_t end = std::min(first + kStripOutputs, outputs_);
-  const std::int64_t table_size = groups_ * kCodes;
+  const std::int64_t codes_each = std::int64_t{1} << config_.bits;
+  const std::int64_t table_size = groups_ * codes_each;
   std::vector<T> tables(static_cast<std::size_t>((end - first) * table_size));
   for (std::int64_t output = first; output < end; ++output) {
     fill_table(output, tables.data() + (output - first) * table_size);
@@ -341,7 +353,7 @@ void Int4Matrix::widen_strip(std::int64_t first, std::span<const std::byte> code
       const T* const table = tables.data() + (output - first) * table_size;
       T* const row = values + output * inputs_ + run;
       for (std::int64_t i = 0; i < count; ++i) {
-        row[i] = table[groups[i] * kCodes + unpacked[static_cast<std::size_t>(i)]];
+        row[i] = table[groups[i] * codes_each + unpacked[static_cast<std::size_t>(i)]];
       }
     }
   }
