@@ -14,6 +14,7 @@
 #include "base/math.h"
 #include "cache/backups.h"
 #include "cache/grafts.h"
+#include "cache/page_row.h"
 #include "cache/page_space.h"
 #include "cache/tiering.h"
 #include "cache/windows.h"
@@ -55,9 +56,8 @@ KvCache::KvCache(const KvCacheOptions& options, std::unique_ptr<Clock> own_clock
       own_clock_(std::move(own_clock)),
       clock_(clock),
       allocator_(options.pages),
-      rows_(std::make_unique<RequestTable>(RequestTable::Extent{
-          .rows = options.requests_max,
-          .pages_max = ceil_div(options.context_tokens_max, options.page_size)})),
+      rows_(std::make_unique<RequestTable>(
+          RequestTable::Extent{.rows = options.requests_max, .pages_max = row_pages_max(options)})),
       windows_(options.window_tokens > 0 ? std::make_unique<Windows>(options, allocator_)
                                          : nullptr),
       grafts_(std::make_unique<Grafts>()),

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/resident_bytes.h"
 #include "cache/audit_hold.h"
 #include "stemma/lower_tiers.h"
 #include "tier/transfer_lanes.h"
@@ -533,6 +534,18 @@ TEST_F(KvCacheTest, APurgeIsForWhatComesAfterIt) {
   EXPECT_EQ(kv_->probe(ns_, text(0, 20)), 12);
   EXPECT_EQ(kv_->probe(ns_, text(50, 9)), 0);
   EXPECT_EQ(kv_->free_pages(), 16 - 3);
+}
+
+// 64 MiB of page ids a request otherwise, of a context that no pool holds.
+TEST_F(KvCacheTest, RowsHaveRoomForThePagesThatThereAre) {
+  KvCacheOptions options;
+  options.pages = 100;
+  options.requests_max = 8;
+  options.context_tokens_max = 1 << 28;
+  const std::int64_t before = resident_bytes().value();
+  const auto opened = KvCache::open(options);
+  ASSERT_TRUE(opened.ok()) << to_string(opened.error());
+  EXPECT_LT(resident_bytes().value() - before, std::int64_t{16} << 20);
 }
 
 TEST_F(KvCacheTest, APurgeOfOthersLeavesASequenceAsItIs) {

@@ -4,13 +4,14 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "cache/page_row.h"
 
 namespace stemma {
 
 Windows::Windows(const KvCacheOptions& options, PageAllocator& carriers)
     : span_{.window_tokens = options.window_tokens, .page_size = options.page_size},
       pages_({.pages = options.windowed_pages, .carriers = options.pages}),
-      found_(static_cast<std::size_t>(ceil_div(options.context_tokens_max, options.page_size))) {
+      found_(static_cast<std::size_t>(row_pages_max(options))) {
   taken_.reserve(found_.size());
   carriers.carry(pages_);
 }

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "cache/page_row.h"
 #include "sched/prefix_leader.h"
 
 namespace stemma {
@@ -13,9 +14,8 @@ namespace {
 
 PageTableAssembly::Extent table_extent(const KvCache& kv) {
   const KvCacheOptions& options = kv.options();
-  const std::int64_t row_pages = ceil_div(options.context_tokens_max, options.page_size);
   return {.requests_max = options.requests_max,
-          .pages_max = options.requests_max * row_pages,
+          .pages_max = options.requests_max * row_pages_max(options),
           .page_size = options.page_size};
 }
 
@@ -65,8 +65,7 @@ BatchBuilder::BatchBuilder(KvCache& kv, const SchedulerOptions& options)
   write_slots_.reserve(tokens_max);
   if (kv.options().window_tokens > 0) {
     windowed_slots_.reserve(tokens_max);
-    windowed_row_.reserve(static_cast<std::size_t>(
-        ceil_div(kv.options().context_tokens_max, kv.options().page_size)));
+    windowed_row_.reserve(static_cast<std::size_t>(row_pages_max(kv.options())));
   }
   row_indptr_.reserve(requests_max + 1);
   requests_.reserve(requests_max);
