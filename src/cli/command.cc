@@ -8,6 +8,7 @@
 #include "cli/bench_command.h"
 #include "cli/calibrate_command.h"
 #include "cli/events_command.h"
+#include "cli/flag_errors.h"
 #include "cli/fsck_command.h"
 #include "cli/generate_command.h"
 #include "cli/inspect_command.h"
@@ -38,7 +39,7 @@ int run_chosen(std::initializer_list<Command*> commands) {
     const Status status = command->run();
     if (status.ok()) return end_output();
     std::cout.flush();
-    return report(status.error());
+    return report(behind_flag(status.error()));
   }
   return kExitOk;
 }

@@ -8,8 +8,12 @@
 
 #include "base/cpu_quota.h"
 #include "base/thread_pool.h"
+#include "cli/flag_errors.h"
 #include "cli/sizes.h"
 #include "device/mpi_ranks.h"
+#include "model/weight_rounding.h"
+#include "pool/kv_pool_factory.h"
+#include "prefix/eviction_order.h"
 #include "template/template_date.h"
 
 namespace stemma {
@@ -39,7 +43,9 @@ Flag ModelFlags::add_to(Flags& command) {
   const Flag model =
       command.add("--model", directory_, "directory of config.json, *.safetensors, tokenizer.json");
   device_flags_.add_to(command);
-  command.add("--cache", cache_, "radix or none").capture_default_str();
+  command.add("--cache", cache_, "radix or none")
+      .check_member({"radix", "none"})
+      .capture_default_str();
   command
       .add("--eviction", eviction_, "lru lfu fifo mru filo slru priority gdsf tlru s3fifo hazard")
       .capture_default_str();
@@ -72,7 +78,9 @@ Flag ModelFlags::add_to(Flags& command) {
            "head and hold nearly twice the tokens of bf16")
       .capture_default_str();
   command.add("--kv-layout", kv_layout_, "layer_first page_first").capture_default_str();
-  command.add("--attention", attention_, "cpu reference").capture_default_str();
+  command.add("--attention", attention_, "cpu reference")
+      .check_member({"cpu", "reference"})
+      .capture_default_str();
   command
       .add("--threads", threads_, "0: one for each CPU that the process and its container may use")
       .capture_default_str();
@@ -101,7 +109,16 @@ Flag ModelFlags::add_to(Flags& command) {
   return model;
 }
 
+Status ModelFlags::check_names() const {
+  STEMMA_RETURN_IF_ERROR(of_flag("--eviction", EvictionOrder::make(eviction_, 1)));
+  STEMMA_RETURN_IF_ERROR(of_flag("--policy", parse_schedule_policy(policy_)));
+  STEMMA_RETURN_IF_ERROR(of_flag("--weights", parse_weight_rounding(weights_)));
+  STEMMA_RETURN_IF_ERROR(of_flag("--kv-layout", parse_kv_layout(kv_layout_)));
+  return kv_dtype_ == "auto" ? Status() : of_flag("--kv-dtype", parse_kv_dtype(kv_dtype_));
+}
+
 Status ModelFlags::check() const {
+  STEMMA_RETURN_IF_ERROR(check_names());
   STEMMA_RETURN_IF_ERROR(check_at_least("--page-size", page_size_, 1));
   if (page_size_ > kPageTokensMax) {
     return Error{ErrorCode::kInvalidArgument, "--page-size must be at most " +

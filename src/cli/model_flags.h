@@ -44,6 +44,7 @@ class ModelFlags {
   std::int64_t page_size() const noexcept { return page_size_; }
 
  private:
+  Status check_names() const;
   Status check() const;
   Result<std::vector<AdapterSource>> adapters() const;
 

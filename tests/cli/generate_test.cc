@@ -177,18 +177,21 @@ TEST(Generate, RefusesWithOneLineThatNamesTheField) {
       {"--prompts /nonexistent", "/nonexistent"},
       {"--prompt a --page-size 0", "--page-size must be at least 1"},
       {"--prompt a --page-size 72057594037927936", "--page-size must be at most 2147483647"},
-      {"--prompt a --page-size 2147483647", "kv_bytes must hold at least one page"},
+      {"--prompt a --page-size 2147483647", "--kv-bytes: kv_bytes must hold at least one page"},
       {"--prompt a --max-tokens 0", "--max-tokens must be at least 1"},
       {"--prompt a --max-tokens 99999", "context"},
-      {"--prompt a --kv-bytes 1KiB", "page"},
+      {"--prompt a --kv-bytes 1KiB", "--kv-bytes: kv_bytes must hold at least one page"},
       {"--prompt a --kv-bytes 64KiB --max-tokens 2000", "pages"},
       {"--prompt a --kv-bytes lots", "--kv-bytes wants a size"},
-      {"--prompt a --kv-dtype fp3", "fp3"},
-      {"--prompt a --kv-layout sideways", "sideways"},
-      {"--prompt a --cache magic", "magic"},
-      {"--prompt a --eviction magic", "magic"},
-      {"--prompt a --policy magic", "magic"},
-      {"--prompt a --attention magic", "magic"},
+      {"--prompt a --kv-dtype fp3", "--kv-dtype: unknown KV dtype 'fp3'"},
+      {"--prompt a --kv-layout sideways", "--kv-layout: unknown KV layout 'sideways'"},
+      {"--prompt a --weights magic", "--weights: "},
+      {"--prompt a --cache magic", "--cache: magic not in {radix,none}"},
+      {"--prompt a --eviction magic", "--eviction: eviction: unknown order"},
+      {"--prompt a --policy magic", "--policy: schedule policy 'magic' is unknown"},
+      {"--prompt a --attention magic", "--attention: magic not in {cpu,reference}"},
+      {"--prompt a --chunk-tokens 99999999999", "--chunk-tokens: step_tokens_max must be"},
+      {"--prompt a --concurrency 99999999", "--concurrency: requests_max must be at most 65536"},
       {"--prompt a --temperature -1", "temperature"},
       {"--prompt a --concurrency 0", "--concurrency must be at least 1"},
       {"--prompt a --shadow-audit 101", "--shadow-audit must be from 0 to 100"},
@@ -206,6 +209,7 @@ TEST(Generate, RefusesWithOneLineThatNamesTheField) {
   for (const auto& c : cases) {
     const ProgramRun run = run_stemma(generate(c.flags));
     EXPECT_TRUE(run.exit_code == 1 || run.exit_code == 2) << c.flags << ": " << run.exit_code;
+    if (c.error.starts_with("--")) EXPECT_EQ(run.exit_code, 2) << c.flags;
     EXPECT_NE(run.err.find(c.error), std::string::npos) << c.flags << ": " << run.err;
     EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
   }

@@ -1,0 +1,28 @@
+// Errors of what was typed, with the flag that it was typed behind: what begins with one is an
+// error of usage (command.h).
+//
+// Thread:     pure functions.
+// Memory:     one text.
+// Cost:       none worth naming.
+// Not here:   which flags there are (x_command, x_flags).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "stemma/result.h"
+
+namespace stemma {
+
+// What is wrong with a name that was given to `flag`, if anything.
+template <typename Value>
+Status of_flag(std::string_view flag, const Result<Value>& parsed) {
+  if (parsed.ok()) return {};
+  return Error{parsed.error().code, std::string(flag) + ": " + parsed.error().detail};
+}
+
+// The error as it is, or, where it names an option of the engine that a flag of `serve`,
+// `generate`, `score` and `calibrate` sets, behind that flag.
+Error behind_flag(Error error);
+
+}  // namespace stemma
