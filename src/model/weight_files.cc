@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "device/buffer.h"
+#include "base/math.h"
 #include "model/json_text.h"
 
 namespace stemma {
@@ -17,10 +17,29 @@ constexpr std::int64_t kIndexFileBytesMax = std::int64_t{64} << 20;
 // How far ahead of a piece the system is told what will be read: more than a disk delivers while a
 // large tensor is packed.
 constexpr std::int64_t kAheadBytes = std::int64_t{128} << 20;
+// What is read at a time where tensors are small, as those of experts: pieces enough for all
+// threads to end together, and little enough to lie in a cache until it is packed.
+constexpr std::size_t kBatchBytesPerThread = std::size_t{8} << 20;
+constexpr std::size_t kTensorAlignment = 64;
 
 std::string_view dtype_name(WeightType type) {
   if (type == WeightType::kF32) return "F32";
   return type == WeightType::kF16 ? "F16" : "BF16";
+}
+
+// What a tensor takes where several lie one behind the other.
+std::size_t room_of(const TensorEntry& tensor) {
+  return round_up(static_cast<std::size_t>(tensor.size_bytes), kTensorAlignment);
+}
+
+// How many of the first of `tensors` fit, one at least.
+std::size_t fitting(std::span<const TensorEntry> tensors, std::size_t room) {
+  std::size_t count = 1;
+  std::size_t taken = room_of(tensors.front());
+  while (count < tensors.size() && taken + room_of(tensors[count]) <= room) {
+    taken += room_of(tensors[count++]);
+  }
+  return count;
 }
 
 std::size_t bytes_of_values(const CodedMatrix& coded) {
@@ -198,34 +217,42 @@ Status WeightFiles::check_beside(const TensorEntry& tensor,
                                         "' changed while it was read"};
 }
 
-Result<Sha256Digest> WeightFiles::read_all(ThreadPool& pool, Visitor visit) {
-  std::size_t values_bytes = 1;
-  std::size_t codes_bytes = 1;
+// The room of the largest tensor, and of as many small ones as give every thread pieces.
+std::size_t WeightFiles::batch_room(int threads) const {
+  std::size_t room = std::min(static_cast<std::size_t>(threads) * kBatchBytesPerThread,
+                              static_cast<std::size_t>(total_bytes_));
   for (const Shard& shard : shards_) {
     for (const TensorEntry& tensor : shard.header.tensors) {
-      const auto size = static_cast<std::size_t>(tensor.size_bytes);
-      const CodedMatrix* const coded = coded_or_null(tensor.name);
-      values_bytes = std::max(values_bytes, coded != nullptr ? bytes_of_values(*coded) : size);
-      if (coded != nullptr) codes_bytes = std::max(codes_bytes, size);
+      room = std::max(room, room_of(tensor));
     }
   }
-  STEMMA_ASSIGN_OR_RETURN(Buffer values, Buffer::allocate(values_bytes));
-  STEMMA_ASSIGN_OR_RETURN(Buffer codes, Buffer::allocate(codes_bytes));
+  return room;
+}
+
+// What the widest matrix of codes stands for.
+std::size_t WeightFiles::widened_room() const {
+  std::size_t room = 1;
+  for (const auto& [name, coded] : coded_) room = std::max(room, bytes_of_values(*coded));
+  return room;
+}
+
+Result<Sha256Digest> WeightFiles::read_all(ThreadPool& pool, Visitor visit) {
+  STEMMA_ASSIGN_OR_RETURN(Buffer stored, Buffer::allocate(batch_room(pool.threads())));
+  STEMMA_ASSIGN_OR_RETURN(Buffer widened, Buffer::allocate(widened_room()));
   Sha256 all;
   for (Shard& shard : shards_) {
     shard.file->will_read(shard.header.header_bytes, kAheadBytes);
-    for (const TensorEntry& tensor : shard.header.tensors) {
-      const auto size = static_cast<std::size_t>(tensor.size_bytes);
-      const CodedMatrix* const coded = coded_or_null(tensor.name);
-      std::span<std::byte> bytes((coded != nullptr ? codes : values).bytes(), size);
-      STEMMA_RETURN_IF_ERROR(read_tensor(shard, tensor.offset_bytes, bytes, pool));
-      STEMMA_RETURN_IF_ERROR(check_beside(tensor, bytes));
-      if (coded != nullptr) {
-        const std::span widened(values.bytes(), bytes_of_values(*coded));
-        coded->widen(bytes, widened, pool);
-        bytes = widened;
+    std::span<const TensorEntry> left = shard.header.tensors;
+    while (!left.empty()) {
+      const auto batch = left.first(fitting(left, stored.size_bytes()));
+      STEMMA_RETURN_IF_ERROR(read_batch(shard, batch, stored, pool));
+      std::byte* at = stored.bytes();
+      for (const TensorEntry& tensor : batch) {
+        const std::span bytes(at, static_cast<std::size_t>(tensor.size_bytes));
+        STEMMA_RETURN_IF_ERROR(visit_one(tensor, bytes, widened, pool, visit));
+        at += room_of(tensor);
       }
-      STEMMA_RETURN_IF_ERROR(visit(tensor, bytes));
+      left = left.subspan(batch.size());
     }
     const Sha256Digest digest = shard.digest.finish();
     all.update(std::as_bytes(std::span(digest)));
@@ -233,18 +260,35 @@ Result<Sha256Digest> WeightFiles::read_all(ThreadPool& pool, Visitor visit) {
   return all.finish();
 }
 
-Status WeightFiles::read_tensor(Shard& shard, std::int64_t offset_bytes, std::span<std::byte> bytes,
-                                ThreadPool& pool) {
+Status WeightFiles::visit_one(const TensorEntry& tensor, std::span<const std::byte> bytes,
+                              Buffer& widened, ThreadPool& pool, Visitor visit) const {
+  STEMMA_RETURN_IF_ERROR(check_beside(tensor, bytes));
+  const CodedMatrix* const coded = coded_or_null(tensor.name);
+  if (coded == nullptr) return visit(tensor, bytes);
+  const std::span values(widened.bytes(), bytes_of_values(*coded));
+  coded->widen(bytes, values, pool);
+  return visit(tensor, values);
+}
+
+// Tensors that follow each other, each into the room that it has in `stored`.
+Status WeightFiles::read_batch(Shard& shard, std::span<const TensorEntry> batch, Buffer& stored,
+                               ThreadPool& pool) {
   constexpr auto kPiece = static_cast<std::size_t>(kPieceBytes);
-  std::vector<Piece> pieces((bytes.size() + kPiece - 1) / kPiece);
+  std::vector<Piece> pieces;
+  std::byte* to = stored.bytes();
+  for (const TensorEntry& tensor : batch) {
+    const auto size = static_cast<std::size_t>(tensor.size_bytes);
+    for (std::size_t first = 0; first < size; first += kPiece) {
+      pieces.push_back({.offset_bytes = tensor.offset_bytes + static_cast<std::int64_t>(first),
+                        .bytes = std::span(to + first, std::min(kPiece, size - first))});
+    }
+    to += room_of(tensor);
+  }
   pool.run(std::ssize(pieces), [&](std::int64_t index, int) {
     Piece& piece = pieces[static_cast<std::size_t>(index)];
-    const std::size_t first = static_cast<std::size_t>(index) * kPiece;
-    const std::span<std::byte> own = bytes.subspan(first, std::min(kPiece, bytes.size() - first));
-    const std::int64_t offset = offset_bytes + index * kPieceBytes;
-    shard.file->will_read(offset + kAheadBytes, kPieceBytes);
-    piece.read = shard.file->read_exact(offset, own);
-    if (piece.read.ok()) piece.digest = sha256(own);
+    shard.file->will_read(piece.offset_bytes + kAheadBytes, kPieceBytes);
+    piece.read = shard.file->read_exact(piece.offset_bytes, piece.bytes);
+    if (piece.read.ok()) piece.digest = sha256(piece.bytes);
   });
   for (const Piece& piece : pieces) {
     STEMMA_RETURN_IF_ERROR(piece.read);

@@ -1,13 +1,14 @@
 // WeightFiles: the safetensors files of a model, opened, checked, and read once from end to end.
 //
-// A tensor is read in pieces, on all threads of the pool, and each piece is digested where it was
-// read, while it is in a cache; the system is told ahead what comes next, and so reads on while a
-// tensor is packed. A matrix that a file holds as codes (coded_config) is to whoever reads here one
-// of the numbers that they stand for: of the file its entry keeps place and size.
+// Tensors are read in pieces, on all threads of the pool, several at a time where they are small,
+// and each piece is digested where it was read, while it is in a cache; the system is told ahead
+// what comes next, and so reads on while tensors are packed. A matrix that a file holds as codes
+// (coded_config) is to whoever reads here one of the numbers that they stand for: of the file its
+// entry keeps place and size.
 //
 // Thread:     one thread; read_all spreads over a pool.
-// Memory:     the headers and what lies beside codes; one buffer as large as the largest tensor
-//             while read_all runs, and of the largest matrix of codes one more.
+// Memory:     the headers and what lies beside codes; while read_all runs one buffer as large as
+//             the largest tensor, or 8 MiB a thread, and of the largest matrix of codes one more.
 // Cost:       every byte is read once and digested (SHA-256, about 1.6 GB/s on each thread).
 // Not here:   which tensors a model needs and what becomes of them (weights).
 #pragma once
@@ -25,6 +26,7 @@
 #include "base/digest.h"
 #include "base/file.h"
 #include "base/thread_pool.h"
+#include "device/buffer.h"
 #include "model/coded_config.h"
 #include "model/coded_matrix.h"
 #include "model/safetensors.h"
@@ -56,6 +58,9 @@ class WeightFiles {
   std::optional<WeightFormat> kept_format(const std::string& matrix) const;
   KeptGroups kept_groups(const std::string& matrix) const;
 
+  // Whether the tensor of that name lies beside codes, and says what they stand for.
+  bool is_beside(const std::string& name) const { return beside_.contains(name); }
+
   const std::string& directory() const noexcept { return directory_; }
   std::int64_t total_bytes() const noexcept { return total_bytes_; }
 
@@ -82,7 +87,9 @@ class WeightFiles {
 
   // What of a tensor is read by one task, and what came of it.
   struct Piece {
-    Status read;
+    std::int64_t offset_bytes = 0;
+    std::span<std::byte> bytes;
+    Status read = {};
     Sha256Digest digest = {};
   };
 
@@ -95,8 +102,12 @@ class WeightFiles {
   Status name_as_matrix(TensorEntry& codes, std::unique_ptr<const CodedMatrix> matrix);
   Status check_beside(const TensorEntry& tensor, std::span<const std::byte> bytes) const;
   Status add_shard(Shard shard);
-  static Status read_tensor(Shard& shard, std::int64_t offset_bytes, std::span<std::byte> bytes,
-                            ThreadPool& pool);
+  std::size_t batch_room(int threads) const;
+  std::size_t widened_room() const;
+  static Status read_batch(Shard& shard, std::span<const TensorEntry> batch, Buffer& stored,
+                           ThreadPool& pool);
+  Status visit_one(const TensorEntry& tensor, std::span<const std::byte> bytes, Buffer& widened,
+                   ThreadPool& pool, Visitor visit) const;
 
   std::string directory_;
   std::vector<Shard> shards_;
