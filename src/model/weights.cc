@@ -1,12 +1,15 @@
 #include "model/weights.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 #include <variant>
 
 #include "base/check.h"
+#include "model/json_text.h"
+#include "stemma/log.h"
 
 namespace stemma {
 namespace {
@@ -388,6 +391,45 @@ void add_one_to_norms(ModelWeights& weights) {
   add_one(weights.final_norm);
 }
 
+// Whether a tensor that no part of the model reads is one of those that files have all the same:
+// angles, a head beside tied embeddings, layers behind the last one that guess several tokens, and
+// what is advice for computing in fewer bits.
+bool is_known_extra(const ModelConfig& config, std::string_view name) {
+  for (const char* const ending : {".inv_freq", ".input_scale", ".k_scale", ".v_scale"}) {
+    if (name.ends_with(ending)) return true;
+  }
+  if (name == "lm_head.weight") return config.tied_embeddings;
+  constexpr std::string_view kLayers = "model.layers.";
+  if (!name.starts_with(kLayers)) return false;
+  std::int64_t layer = 0;
+  const std::string_view number = name.substr(kLayers.size());
+  const auto read = std::from_chars(number.data(), number.data() + number.size(), layer);
+  return read.ec == std::errc() && layer >= config.layers;
+}
+
+// Of what the model's publisher computes with, perhaps, and this model does not.
+class UnreadTensors {
+ public:
+  UnreadTensors(const ModelConfig& config, const WeightFiles& files)
+      : config_(config), files_(files) {}
+
+  void add(const std::string& name) {
+    if (files_.is_beside(name) || is_known_extra(config_, name)) return;
+    if (count_++ == 0) first_ = name;
+  }
+  void log() const {
+    if (count_ == 0) return;
+    STEMMA_LOG(kWarning, "model.weights.unread", kv("tensors", count_),
+               kv("first", printable(first_, 200)));
+  }
+
+ private:
+  const ModelConfig& config_;
+  const WeightFiles& files_;
+  std::int64_t count_ = 0;
+  std::string first_;
+};
+
 }  // namespace
 
 Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files, ThreadPool& pool,
@@ -401,8 +443,10 @@ Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files,
     by_name.emplace(std::move(name), std::move(wanted));
   }
   LoadProgress loaded{0, files.total_bytes()};
+  UnreadTensors unread(config, files);
   const auto visit = [&](const TensorEntry& tensor, std::span<const std::byte> bytes) -> Status {
     const auto [first, end] = by_name.equal_range(tensor.name);
+    if (first == end) unread.add(tensor.name);
     const Read read = {tensor, bytes, files.kept_format(tensor.name),
                        files.kept_groups(tensor.name)};
     for (auto found = first; found != end; ++found) {
@@ -416,6 +460,7 @@ Result<ModelWeights> load_weights(const ModelConfig& config, WeightFiles& files,
   STEMMA_ASSIGN_OR_RETURN(weights.digest, files.read_all(pool, visit));
   if (config.norms_add_one) add_one_to_norms(weights);
   log_rounding(weights.rounding, weights.compute_format());
+  unread.log();
   return weights;
 }
 

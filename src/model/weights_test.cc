@@ -3,6 +3,7 @@
 // is reported.
 #include "model/weights.h"
 
+#include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "base/temp_directory.h"
 #include "model/random_model.h"
 #include "model/safetensors.h"
+#include "stemma/log.h"
 
 namespace stemma {
 namespace {
@@ -83,6 +85,22 @@ class WeightsTest : public ::testing::Test {
   ThreadPool threads_{1};
   ModelConfig config_;
 };
+
+TEST_F(WeightsTest, TensorsThatNoPartOfTheModelReadsAreTold) {
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view line) { lines.emplace_back(line); });
+  write({.config = tiny_model_config("llama_bias")});
+  ASSERT_TRUE(load(files_).ok());
+  EXPECT_EQ(lines, std::vector<std::string>());
+  config_.layers = 1;  // the others are behind the last one
+  ASSERT_TRUE(load(files_).ok());
+  EXPECT_EQ(lines, std::vector<std::string>());
+  config_.qkv_bias = false;
+  ASSERT_TRUE(load(files_).ok());
+  set_log_sink({});
+  EXPECT_THAT(lines, testing::ElementsAre(testing::HasSubstr(
+                         "model.weights.unread tensors=3 first=model.layers.0.self_attn.")));
+}
 
 TEST_F(WeightsTest, EveryFamilyLoadsWithItsOwnTensors) {
   for (const std::string_view name : tiny_model_names()) {
