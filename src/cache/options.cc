@@ -120,6 +120,7 @@ Status validate(const EngineOptions& options) {
   STEMMA_RETURN_IF_ERROR(at_least("scored_tokens_max", scheduler.scored_tokens_max, 0));
   STEMMA_RETURN_IF_ERROR(at_most("scored_tokens_max", scheduler.scored_tokens_max, 1 << 20));
   STEMMA_RETURN_IF_ERROR(at_least("waiting_max", scheduler.waiting_max, 1));
+  STEMMA_RETURN_IF_ERROR(at_most("waiting_max", scheduler.waiting_max, 1 << 24));
   STEMMA_RETURN_IF_ERROR(at_least("watermark_pages", scheduler.watermark_pages, -1));
   STEMMA_RETURN_IF_ERROR(at_least("ghost_pages_per_sample", options.ghost_pages_per_sample, 0));
   if (!(options.shadow_audit_percent >= 0 && options.shadow_audit_percent <= 100)) {
@@ -127,6 +128,7 @@ Status validate(const EngineOptions& options) {
                  fmt::format("shadow_audit_percent must be from 0 to 100 (got {})",
                              options.shadow_audit_percent)};
   }
+  STEMMA_RETURN_IF_ERROR(at_most("inbox_max", options.inbox_max, 1 << 25));
   return at_least("inbox_max", options.inbox_max, 1);
 }
 

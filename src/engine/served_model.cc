@@ -257,9 +257,9 @@ Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full
   }
   const double share = options.windowed_share;
   if (!(share >= kWindowedShareMin && share <= 1)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--windowed-share (windowed_share) must be from {} to 1 (got {})",
-                             kWindowedShareMin, share)};
+    return Error{
+        ErrorCode::kInvalidArgument,
+        fmt::format("--windowed-share must be from {} to 1 (got {})", kWindowedShareMin, share)};
   }
   const std::int64_t least = windowed_pages_max(kv.window_tokens, kv.page_size, 1);
   full.pages = 1;

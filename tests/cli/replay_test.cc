@@ -522,6 +522,7 @@ TEST(Replay, RefusesWithOneLine) {
       {timed("--policy oracle"), 2, "oracle"},
       {timed("--time-scale 0"), 2, "--time-scale must be"},
       {timed("--requests-max 0"), 2, "requests_max must be at least 1"},
+      {timed("--waiting-max 9223372036854775807"), 2, "waiting_max must be at most 16777216"},
       {timed("--schedule-policy best"), 2, "--schedule-policy: "},
       {"replay --mode timed --timing h100 --trace " + small_trace(), 2, "known: llama-8b-h200"},
       {"replay --mode timed --timing /nonexistent/t.json --trace " + small_trace(), 1,
