@@ -7,6 +7,7 @@
 // Not here:   which flags there are (x_command, x_flags).
 #pragma once
 
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,17 @@ template <typename Value>
 Status of_flag(std::string_view flag, const Result<Value>& parsed) {
   if (parsed.ok()) return {};
   return Error{parsed.error().code, std::string(flag) + ": " + parsed.error().detail};
+}
+
+// What `make` gives, or, where there is no memory for it, that `flag` asks for too much of what.
+template <typename Make>
+auto or_too_large(std::string_view flag, std::string_view what, Make&& make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kOutOfMemory,
+                 std::string(flag) + ": no memory for as many " + std::string(what)};
+  }
 }
 
 // The error as it is, or, where it names an option of the engine that a flag of `serve`,

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "cli/flag_errors.h"
 #include "cli/ghost_rate.h"
 #include "cli/json_lines.h"
 #include "cli/replay_progress.h"
@@ -52,9 +53,10 @@ Status PagesReplay::open_lanes(const TraceSource& source) {
     if (lane.what.oracle.has_value()) {
       wish = ReplayBounds::Wish::kOn;
     } else {
-      STEMMA_ASSIGN_OR_RETURN(
-          lane.replayer_or_null,
-          Replayer::open({.policy = lane.what.policy, .capacity_pages = lane.what.capacity_pages}));
+      STEMMA_ASSIGN_OR_RETURN(lane.replayer_or_null, or_too_large("--capacity-pages", "pages", [&] {
+                                return Replayer::open({.policy = lane.what.policy,
+                                                       .capacity_pages = lane.what.capacity_pages});
+                              }));
     }
     lanes_.push_back(std::move(lane));
   }
@@ -81,7 +83,8 @@ Status PagesReplay::open_ghosts() {
   options.policies.assign(policies.begin(), policies.end());
   options.capacities.assign(capacities.begin(), capacities.end());
   options.curve.capacity_pages_max = *capacities.rbegin();
-  STEMMA_ASSIGN_OR_RETURN(ghosts_or_null_, GhostPanel::open(options));
+  STEMMA_ASSIGN_OR_RETURN(ghosts_or_null_, or_too_large("--capacity-pages", "pages",
+                                                        [&] { return GhostPanel::open(options); }));
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/flag_errors.h"
 #include "cli/json_lines.h"
 #include "cli/replay_bounds.h"
 #include "cli/replay_lanes.h"
@@ -95,9 +96,11 @@ class TimedLane {
     page_size_ = trace.page_tokens();
     STEMMA_ASSIGN_OR_RETURN(const TimedReplayOptions options,
                             options_of(flags_, lane_, page_size_));
-    auto opened = TimedReplay::open(options);
+    auto opened = or_too_large("--capacity-pages and --host-pages", "pages",
+                               [&] { return TimedReplay::open(options); });
     if (!opened.ok()) {
-      return Error{opened.error().code, "--mode timed: " + opened.error().detail};
+      const bool has_flag = opened.error().detail.starts_with("--");
+      return Error{opened.error().code, (has_flag ? "" : "--mode timed: ") + opened.error().detail};
     }
     replay_ = std::move(opened).value();
     const auto next = [&](TraceRequest& request) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/sanitizers.h"
 #include "base/temp_directory.h"
 #include "cli/program.h"
 
@@ -487,6 +488,16 @@ TEST(Replay, APlotTakesThePlaceOfAFileAndOfNothingElse) {
   const ProgramRun refused = run_stemma(command + directory.path());
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.err.find("is no regular file"), std::string::npos) << refused.err;
+}
+
+TEST(Replay, MoreThanThereIsMemoryForIsSaidOfItsFlag) {
+  if (kAddressesWatched || kThreadsWatched) GTEST_SKIP() << "sanitizers map more than that";
+  const std::string trace = " --trace " + small_trace() + " --capacity-pages 1073741824";
+  for (const std::string& command : {"replay" + trace, timed("--capacity-pages 1073741824")}) {
+    const ProgramRun run = run_stemma(command, "prlimit --as=1000000000");
+    EXPECT_EQ(run.exit_code, 2) << command;
+    EXPECT_NE(run.err.find("out_of_memory: --capacity-pages"), std::string::npos) << run.err;
+  }
 }
 
 TEST(Replay, RefusesWithOneLine) {
