@@ -223,9 +223,10 @@ TEST(Replay, WrongTiersAreRefusedWithOneLine) {
       {"--host-pages -1", "--host-pages must be from 0 to 1073741823"},
       {"--host-pages 4000000000", "--host-pages must be from 0 to 1073741823"},
       {"--host-pages 5 --disk-pages 9223372036854775807", "--disk-pages must be from 0 to "},
-      {"--host-pages 5 --link-gb-s 0", "--link-gb-s must be from 0.001 to 1e"},
-      {"--host-pages 5 --link-gb-s 1e-300", "--link-gb-s must be from 0.001 to 1e"},
-      {"--host-pages 5 --disk-pages 5 --disk-gb-s 1e300", "--disk-gb-s must be from 0.001 to 1e"},
+      {"--host-pages 5 --link-gb-s 0", "--link-gb-s must be from 0.001 to 1000000"},
+      {"--host-pages 5 --link-gb-s 1e-300", "--link-gb-s must be from 0.001 to 1000000"},
+      {"--host-pages 5 --disk-pages 5 --disk-gb-s 1e300",
+       "--disk-gb-s must be from 0.001 to 1000000"},
       {"--link-gb-s 5", "--link-gb-s needs --host-pages"},
       {"--write-policy write-through", "--write-policy needs --host-pages"},
       {"--host-policy lru", "--host-policy needs --host-pages"},
@@ -492,8 +493,8 @@ TEST(Replay, APlotTakesThePlaceOfAFileAndOfNothingElse) {
 
 TEST(Replay, MoreThanThereIsMemoryForIsSaidOfItsFlag) {
   if (kAddressesWatched || kThreadsWatched) GTEST_SKIP() << "sanitizers map more than that";
-  const std::string trace = " --trace " + small_trace() + " --capacity-pages 1073741824";
-  for (const std::string& command : {"replay" + trace, timed("--capacity-pages 1073741824")}) {
+  const std::string trace = " --trace " + small_trace() + " --capacity-pages 1073741823";
+  for (const std::string& command : {"replay" + trace, timed("--capacity-pages 1073741823")}) {
     const ProgramRun run = run_stemma(command, "prlimit --as=1000000000");
     EXPECT_EQ(run.exit_code, 2) << command;
     EXPECT_NE(run.err.find("out_of_memory: --capacity-pages"), std::string::npos) << run.err;
