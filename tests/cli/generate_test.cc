@@ -209,7 +209,9 @@ TEST(Generate, RefusesWithOneLineThatNamesTheField) {
   for (const auto& c : cases) {
     const ProgramRun run = run_stemma(generate(c.flags));
     EXPECT_TRUE(run.exit_code == 1 || run.exit_code == 2) << c.flags << ": " << run.exit_code;
-    if (c.error.starts_with("--")) EXPECT_EQ(run.exit_code, 2) << c.flags;
+    if (c.error.starts_with("--")) {
+      EXPECT_EQ(run.exit_code, 2) << c.flags;
+    }
     EXPECT_NE(run.err.find(c.error), std::string::npos) << c.flags << ": " << run.err;
     EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
   }
