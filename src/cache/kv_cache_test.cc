@@ -537,7 +537,7 @@ TEST_F(KvCacheTest, APurgeIsForWhatComesAfterIt) {
 }
 
 // 64 MiB of page ids a request otherwise, of a context that no pool holds.
-TEST_F(KvCacheTest, RowsHaveRoomForThePagesThatThereAre) {
+TEST(KvCacheRows, HaveRoomForThePagesThatThereAre) {
   KvCacheOptions options;
   options.pages = 100;
   options.requests_max = 8;
