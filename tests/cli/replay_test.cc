@@ -529,7 +529,7 @@ TEST(Replay, RefusesWithOneLine) {
        "--plot: here is the file of --per-request"},
       {"replay --trace " + small_trace() + " --per-request " + small_trace(), 2,
        " is the file of --trace"},
-      {timed("--host-policy never"), 2, "--host-policy: eviction: unknown order"},
+      {timed("--host-pages 5 --host-policy never"), 2, "--host-policy: eviction: unknown order"},
       {timed("--policy lru,belady"), 2, "--policy: belady knows the trace"},
       {timed("--policy oracle"), 2, "oracle"},
       {timed("--time-scale 0"), 2, "--time-scale must be"},
