@@ -26,6 +26,10 @@ bool would_wait(const AsioError& error) {
   return error == asio::error::try_again;  // EAGAIN, under either of its names
 }
 
+std::int64_t cost_of(std::int64_t bytes, std::chrono::steady_clock::duration time) {
+  return bytes * std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+}
+
 }  // namespace
 
 Connection::Connection(tcp::socket socket, HttpShared& shared, ConnectionOwner& owner)
@@ -142,6 +146,7 @@ bool Connection::begin_body() {
     return false;
   }
   phase_ = Phase::kBody;
+  kept_since_ = std::chrono::steady_clock::now();
   set_deadline(shared_.limits.body_us);
   if (reader_->expects_continue() && reader_->body_bytes() == 0) {
     out_ += "HTTP/1.1 100 Continue\r\n\r\n";
@@ -152,12 +157,19 @@ bool Connection::begin_body() {
 
 void Connection::read_body() {
   const std::int64_t more_bytes = reader_->body_bytes() - counted_body_bytes_;
-  if (shared_.body_bytes + more_bytes > shared_.limits.body_bytes_total_max) {
-    ++shared_.tally.requests_turned_away;
-    return refuse(503, "too many request bodies are being read");
-  }
+  if (!owner_.make_body_room(*this, more_bytes)) return refuse_body();
   shared_.body_bytes += more_bytes;
   counted_body_bytes_ += more_bytes;
+}
+
+void Connection::refuse_body() {
+  ++shared_.tally.requests_turned_away;
+  refuse(503, "too many request bodies are being read");
+}
+
+std::int64_t Connection::body_cost(Time now) const {
+  const bool reads_body = phase_ == Phase::kBody && reader_ != nullptr;
+  return reads_body ? cost_of(reader_->body_bytes(), now - kept_since_) : 0;
 }
 
 void Connection::begin_exchange(std::string_view sent_ahead) {
@@ -235,6 +247,7 @@ void Connection::write(std::string_view piece) {
   if (turn_bytes_ > most_bytes) burst_bytes_ = std::max(burst_bytes_, turn_bytes_);
   if (waiting_bytes() > most_bytes && !sending_rest_) try_send();
   send_later();
+  if (sending_rest_) owner_.bound_waiting();
 }
 
 // No reader can have taken what came in this turn: whether it is slow says what came before. Nor
@@ -258,6 +271,15 @@ void Connection::end_stream() {
 
 std::int64_t Connection::waiting_bytes() const {
   return static_cast<std::int64_t>(out_.size() + body_.size() - body_sent_bytes_);
+}
+
+std::int64_t Connection::waiting_cost(Time now) const {
+  return sending_rest_ ? cost_of(waiting_bytes(), now - kept_since_) : 0;
+}
+
+void Connection::count_waiting() {
+  const std::int64_t bytes = waiting_bytes();
+  shared_.waiting_bytes += bytes - std::exchange(counted_waiting_bytes_, bytes);
 }
 
 void Connection::append_head(const HttpResponse& response, bool streamed) {
@@ -323,6 +345,7 @@ void Connection::wake_reader() {
 // --- Sending
 
 void Connection::send_later() {
+  count_waiting();
   if (send_queued_ || sending_rest_ || closed_) return;
   send_queued_ = true;
   ++references_;
@@ -340,14 +363,7 @@ bool Connection::try_send() {
     AsioError error;
     const std::size_t bytes = socket_.write_some(waiting, error);
     if (would_wait(error)) {
-      if (sending_rest_) return false;
-      sending_rest_ = true;
-      set_deadline(shared_.limits.write_stall_us);
-      ++references_;
-      asio::co_spawn(socket_.get_executor(), send_rest(), [this](const std::exception_ptr& raised) {
-        STEMMA_CHECK(raised == nullptr, "sending reports errors as values");
-        leave();
-      });
+      if (!sending_rest_) begin_rest();
       return false;
     }
     if (error) {
@@ -360,8 +376,21 @@ bool Connection::try_send() {
     const std::size_t of_out = std::min(bytes, out_.size());
     out_.erase(0, of_out);
     body_sent_bytes_ += bytes - of_out;
+    count_waiting();
   }
   return true;
+}
+
+void Connection::begin_rest() {
+  owner_.bound_waiting();  // before it is one of those that are cut off
+  sending_rest_ = true;
+  kept_since_ = std::chrono::steady_clock::now();
+  set_deadline(shared_.limits.write_stall_us);
+  ++references_;
+  asio::co_spawn(socket_.get_executor(), send_rest(), [this](const std::exception_ptr& raised) {
+    STEMMA_CHECK(raised == nullptr, "sending reports errors as values");
+    leave();
+  });
 }
 
 void Connection::sent() {
@@ -442,6 +471,7 @@ void Connection::close() {
   std::string().swap(out_);
   std::string().swap(body_);
   body_sent_bytes_ = 0;
+  count_waiting();
 }
 
 void Connection::leave() {

@@ -43,12 +43,13 @@ struct HttpShared {
   HttpLimits limits;
   HttpTally tally;
   std::int64_t body_bytes = 0;               // of requests that are being read
+  std::int64_t waiting_bytes = 0;            // of answers, for their readers
   bool draining = false;                     // no request is begun any more
   std::array<char, 64 << 10> received = {};  // what the last read brought
 };
 
 // Who owns the connections. Its calls come from the event loop, never from inside a Connection's
-// verbs, but for `begin_exchange` and `end_exchange`.
+// verbs, but for `begin_exchange`, `end_exchange` and `bound_waiting`.
 class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;
@@ -59,6 +60,11 @@ class ConnectionOwner {
   virtual void begin_exchange(Connection& connection, HttpRequest&& request) = 0;
   // The answer has left.
   virtual void end_exchange(Connection& connection) = 0;
+  // Whether so many bytes more of bodies may be read for `asker`: others are refused that keep more
+  // of them.
+  virtual bool make_body_room(const Connection& asker, std::int64_t bytes) = 0;
+  // Cuts readers off, perhaps the one that this is called for, while more waits than may.
+  virtual void bound_waiting() = 0;
   // The connection is closed and nothing refers to it: it may be destroyed.
   virtual void end_connection(Connection& connection) = 0;
 };
@@ -74,6 +80,14 @@ class Connection {
   void drain();
   // Closes at once, with what waits unsent.
   void cut_off();
+  // Turns away a request whose body is being read. REQUIRES: body_cost is not 0.
+  void refuse_body();
+
+  // What the body that is being read has cost so far, in bytes times microseconds; 0: there is
+  // none.
+  std::int64_t body_cost(std::chrono::steady_clock::time_point now) const;
+  // The same of what waits for a reader that did not take it at once.
+  std::int64_t waiting_cost(std::chrono::steady_clock::time_point now) const;
 
   // The exchange that is answered now; invalid if there is none or the server answers itself.
   ExchangeId exchange() const { return exchange_; }
@@ -119,9 +133,11 @@ class Connection {
 
   // Sending.
   void note_turn(std::int64_t bytes);
+  void count_waiting();
   void send_later();
   // Sends what the system takes. Whether nothing waits.
   bool try_send();
+  void begin_rest();
   void sent();
   boost::asio::awaitable<void> send_rest();
 
@@ -147,10 +163,12 @@ class Connection {
   std::string out_;                        // waits to be sent
   std::string body_;                       // of a whole answer: behind out_, never copied
   std::size_t body_sent_bytes_ = 0;
+  std::int64_t counted_waiting_bytes_ = 0;  // in shared_.waiting_bytes
 
   ExchangeId exchange_;
   Time deadline_ = Time::max();
   Time timer_at_ = Time::max();  // when the timer asks; max: it does not
+  Time kept_since_;              // the body that is being read, or what waits for its reader
   std::int32_t references_ = 0;  // coroutines and completions that hold `this`
   Phase phase_ = Phase::kIdle;
   Answer answer_ = Answer::kNone;

@@ -1,8 +1,9 @@
 // HttpLimits: what one HTTP server takes in and waits for, at most.
 //
 // With them the server's memory is bounded whatever its clients do: connections that send nothing
-// own no buffer, heads are bounded one by one, bodies one by one and all together, answers that
-// wait for their readers one by one.
+// own no buffer, heads are bounded one by one, bodies and answers that wait for their readers one
+// by one and all together. Where all together are too many, who has kept the most for the longest
+// goes first: no client keeps the room from the others.
 //
 // Thread:     a value.
 // Memory:     none.
@@ -20,7 +21,7 @@ struct HttpLimits {
   std::int64_t header_bytes_max = 32 << 10;
   // One request's body; more is answered with 413, before it is read where its length is said.
   std::int64_t body_bytes_max = 16 << 20;
-  // Bodies that are being read, all together; beyond it 503.
+  // Bodies that are being read, all together; beyond it 503, to those that keep the most.
   std::int64_t body_bytes_total_max = 256 << 20;
   // More are accepted and closed at once. Fewer where the system allows fewer open files.
   std::int64_t connections_max = 16'384;
@@ -29,6 +30,9 @@ struct HttpLimits {
   // Bytes of one answer that wait for its reader, beside what came in the same turn of the I/O
   // thread, or in an earlier one that alone was more; a stream with more is cut off.
   std::int64_t stream_buffer_bytes_max = 256 << 10;
+  // Bytes of answers that wait for their readers, all together; beyond it those readers are cut off
+  // that have kept the most waiting, but none before it has had a turn to read.
+  std::int64_t waiting_bytes_total_max = 512 << 20;
 
   std::int64_t header_us = 10'000'000;  // a whole head after its first byte, and that byte itself
   std::int64_t body_us = 60'000'000;    // a whole body after its head

@@ -199,6 +199,42 @@ TEST(HttpLimits, AReaderThatTakesNothingIsCutOff) {
   EXPECT_EQ(running.service().gone_count(), 0u) << "the service's part was done";
 }
 
+// However many there are that take a byte now and then: memory is bounded, and who reads is served.
+TEST(HttpLimits, AnswersThatWaitForTheirReadersAreBoundedTogether) {
+  constexpr std::size_t kBytes = 32 << 20;
+  HttpLimits limits;
+  limits.waiting_bytes_total_max = 40 << 20;
+  RunningServer running(
+      [](HttpServer& server, ExchangeId exchange, const HttpRequest&) {
+        server.respond(exchange, {.body = std::string(kBytes, 'x')});
+      },
+      limits);
+  RawClient sleeps = running.client(4096);
+  sleeps.send(kGet);
+  running.wait_for_metric("stemma_http_waiting_bytes", [](auto n) { return n > (20 << 20); });
+  RawClient reads = running.client(4096);
+  reads.send(kGet);
+  EXPECT_LT(sleeps.read_after_end(), kBytes);
+  EXPECT_EQ(reads.read_answer().body.size(), kBytes);
+  EXPECT_EQ(running.metric("stemma_http_slow_readers_total"), 1);
+  EXPECT_EQ(running.metric("stemma_http_waiting_bytes"), 0);
+}
+
+TEST(HttpLimits, AnAnswerAloneMayBeLongerThanAllThatMayWait) {
+  constexpr std::size_t kBytes = 32 << 20;
+  HttpLimits limits;
+  limits.waiting_bytes_total_max = 1 << 20;
+  RunningServer running(
+      [](HttpServer& server, ExchangeId exchange, const HttpRequest&) {
+        server.respond(exchange, {.body = std::string(kBytes, 'x')});
+      },
+      limits);
+  RawClient client = running.client(4096);
+  client.send(kGet);
+  running.wait_for_metric("stemma_http_waiting_bytes", [](auto n) { return n > (20 << 20); });
+  EXPECT_EQ(client.read_answer().body.size(), kBytes);
+}
+
 TEST(HttpLimits, TooManyInFlightAreTurnedAway) {
   HttpLimits limits;
   limits.in_flight_max = 2;
@@ -237,14 +273,38 @@ TEST(HttpLimits, BodiesTogetherAreBounded) {
   EXPECT_EQ(running.metric("stemma_http_exchanges"), 0) << "it is not whole";
   RawClient second = running.client();
   second.send(half);
-  const RawAnswer busy = second.read_answer();
+  const RawAnswer busy = first.read_answer();
   EXPECT_EQ(busy.status, 503);
   EXPECT_TRUE(busy.has("Retry-After: 1"));
   EXPECT_TRUE(busy.has("X-Path: /a"));
   EXPECT_EQ(running.metric("stemma_http_turned_away_requests_total"), 1);
-  first.send(std::string(100, 'x'));
-  EXPECT_EQ(first.read_answer().status, 200);
+  second.send(std::string(100, 'x'));
+  EXPECT_EQ(second.read_answer().status, 200);
   EXPECT_EQ(running.metric("stemma_http_reading_body_bytes"), 0);
+}
+
+// A client that leaves much half sent keeps nobody else from sending.
+TEST(HttpLimits, WhoKeepsTheMostBodyForTheLongestGoesFirst) {
+  HttpLimits limits;
+  limits.body_bytes_total_max = 1500;
+  RunningServer running(answer_with_request, limits);
+  const auto begin = [](int length, int sent) {
+    return "POST /a HTTP/1.1\r\nHost: here\r\nContent-Length: " + std::to_string(length) +
+           "\r\n\r\n" + std::string(static_cast<std::size_t>(sent), 'x');
+  };
+  RawClient large = running.client();
+  large.send(begin(1000, 800));
+  running.wait_for_metric("stemma_http_reading_body_bytes", [](auto n) { return n == 800; });
+  RawClient small = running.client();
+  small.send(begin(200, 10));
+  running.wait_for_metric("stemma_http_reading_body_bytes", [](auto n) { return n == 810; });
+  RawClient late = running.client();
+  late.send(begin(1000, 900));
+  EXPECT_EQ(large.read_answer().status, 503);
+  late.send(std::string(100, 'x'));
+  EXPECT_EQ(late.read_answer().status, 200);
+  small.send(std::string(190, 'x'));
+  EXPECT_EQ(small.read_answer().status, 200);
 }
 
 TEST(HttpLimits, TooManyConnectionsAreClosedAtOnce) {

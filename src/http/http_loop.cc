@@ -112,6 +112,7 @@ void HttpLoop::visit_metrics(MetricVisitor& visitor) const {
   visitor.gauge("stemma_http_connections", static_cast<std::int64_t>(connections_.size()));
   visitor.gauge("stemma_http_exchanges", static_cast<std::int64_t>(exchanges_.size()));
   visitor.gauge("stemma_http_reading_body_bytes", shared_.body_bytes);
+  visitor.gauge("stemma_http_waiting_bytes", shared_.waiting_bytes);
   shared_.tally.visit(visitor);
 }
 
@@ -190,6 +191,38 @@ void HttpLoop::begin_exchange(Connection& connection, HttpRequest&& request) {
 
 void HttpLoop::end_exchange(Connection& connection) {
   exchanges_.erase(connection.exchange());
+}
+
+// It is looked for among all: each time as much room is made as any of them takes.
+Connection* HttpLoop::costliest_or_null(Cost cost) const {
+  const auto now = std::chrono::steady_clock::now();
+  Connection* costliest_or_null = nullptr;
+  std::int64_t most = 0;
+  for (const auto& [key, connection] : connections_) {
+    const std::int64_t its = (connection.get()->*cost)(now);
+    if (its <= most) continue;
+    most = its;
+    costliest_or_null = connection.get();
+  }
+  return costliest_or_null;
+}
+
+bool HttpLoop::make_body_room(const Connection& asker, std::int64_t bytes) {
+  while (shared_.body_bytes + bytes > shared_.limits.body_bytes_total_max) {
+    Connection* const costliest_or_null = this->costliest_or_null(&Connection::body_cost);
+    if (costliest_or_null == nullptr || costliest_or_null == &asker) return false;
+    costliest_or_null->refuse_body();
+  }
+  return true;
+}
+
+void HttpLoop::bound_waiting() {
+  while (shared_.waiting_bytes > shared_.limits.waiting_bytes_total_max) {
+    Connection* const costliest_or_null = this->costliest_or_null(&Connection::waiting_cost);
+    if (costliest_or_null == nullptr) return;
+    ++shared_.tally.slow_readers;
+    costliest_or_null->cut_off();
+  }
 }
 
 void HttpLoop::end_connection(Connection& connection) {

@@ -52,6 +52,11 @@ class HttpLoop final : private ConnectionOwner {
   void begin_exchange(Connection& connection, HttpRequest&& request) override;
   void end_exchange(Connection& connection) override;
   void end_connection(Connection& connection) override;
+  bool make_body_room(const Connection& asker, std::int64_t bytes) override;
+  void bound_waiting() override;
+  // The one that has cost the most by now; null: none has cost anything.
+  using Cost = std::int64_t (Connection::*)(std::chrono::steady_clock::time_point) const;
+  Connection* costliest_or_null(Cost cost) const;
 
   boost::asio::io_context io_;  // destroyed last: it holds the coroutines, which touch nothing then
   HttpShared shared_;

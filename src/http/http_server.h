@@ -8,7 +8,8 @@
 // its connection closed: lenient readings are how requests are smuggled past a proxy.
 //
 // Pieces written in one turn of the thread leave in one system call. A reader that is slower than
-// its answer has a bounded buffer, and is then cut off (fault 25).
+// its answer has a bounded buffer, and is then cut off (fault 25). Bodies that come slowly and
+// answers that are read slowly are bounded together, too (HttpLimits).
 //
 // Thread:     run's own, which calls the service; open, port, post, drain: any.
 // Memory:     bounded by HttpLimits; under 3 KiB a connection that has sent nothing (fault 21).
