@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -29,8 +30,9 @@ class EndSignals {
   // From now on they end the process. REQUIRES: no other thread has been started.
   EndSignals() {
     sigemptyset(&set_);
-    for (const int signal : {SIGINT, SIGTERM, kEnded}) sigaddset(&set_, signal);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, kEnded}) sigaddset(&set_, signal);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    if (is_ignored(SIGHUP)) sigdelset(&set_, SIGHUP);  // under nohup
     loading_ = std::jthread([this] { end_while_loading(); });
   }
   ~EndSignals() { hold(); }
@@ -43,11 +45,12 @@ class EndSignals {
     loading_.join();
   }
 
-  // Waits for the next one; false if the server has ended. REQUIRES: hold() was called.
-  bool wait() const {
+  // Waits for the next one; none if the server has ended. REQUIRES: hold() was called.
+  std::optional<int> wait() const {
     for (;;) {
-      if (next() != kEnded) return true;
-      if (ended_) return false;  // else it was somebody else's
+      const int signal = next();
+      if (signal != kEnded) return signal;
+      if (ended_) return std::nullopt;  // else it was somebody else's
     }
   }
 
@@ -58,6 +61,13 @@ class EndSignals {
 
  private:
   static constexpr int kEnded = SIGUSR1;
+
+  // REQUIRES: it is blocked.
+  static bool is_ignored(int signal) {
+    const auto how = ::signal(signal, SIG_DFL);
+    ::signal(signal, how);
+    return how == SIG_IGN;
+  }
 
   int next() const {
     int signal = 0;
@@ -164,8 +174,8 @@ ServeCommand::ServeCommand(Flags& program)
       .capture_default_str();
   command_
       .add("--drain-s", drain_s_,
-           "seconds that answers in flight may still take after SIGTERM or SIGINT; a "
-           "second signal cuts them off")
+           "seconds that answers in flight may still take after SIGTERM, SIGINT or SIGHUP; a "
+           "second SIGTERM or SIGINT cuts them off")
       .check_range(0.0, 86400.0)
       .capture_default_str();
   command_
@@ -295,10 +305,12 @@ Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
     server->run();
     signals.say_ended();
   });
-  std::chrono::microseconds drain = microseconds_of(drain_s_);
-  while (signals.wait()) {
-    server->drain(drain);
-    drain = std::chrono::microseconds(0);
+  std::optional<std::chrono::microseconds> drain = microseconds_of(drain_s_);
+  while (const auto signal = signals.wait()) {
+    // Where a terminal closes, its system says so, and its shell once more.
+    if (*signal == SIGHUP && !drain.has_value()) continue;
+    server->drain(drain.value_or(std::chrono::microseconds(0)));
+    drain.reset();
   }
   return {};
 }

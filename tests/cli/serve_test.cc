@@ -22,6 +22,7 @@
 #include "events/event_wire.h"
 #include "http/http_client.h"
 #include "http/http_limits.h"
+#include "http/raw_client.h"
 #include "server/served_program.h"
 
 namespace stemma {
@@ -39,6 +40,50 @@ TEST(Serve, AnEndIsTakenFromTheServerAlone) {
   ServedProgram server({});
   ASSERT_GT(server.port(), 0);
   server.send(SIGUSR1);  // by which the server tells itself that it has ended
+  EXPECT_EQ(server.stop(), 0);
+}
+
+// How what this process starts meanwhile finds SIGHUP.
+class HangUps {
+ public:
+  explicit HangUps(sighandler_t how) : before_(signal(SIGHUP, how)) {}
+  ~HangUps() { signal(SIGHUP, before_); }
+  HangUps(const HangUps&) = delete;
+  HangUps& operator=(const HangUps&) = delete;
+
+ private:
+  sighandler_t before_;
+};
+
+bool takes_connections(std::uint16_t port) {
+  return HttpClient::connect({"127.0.0.1", port}).ok();
+}
+
+// A terminal that closes says so, and its shell once more, which does not cut answers off.
+TEST(Serve, ATerminalThatClosesEndsItInOrder) {
+  const HangUps hang_ups(SIG_DFL);
+  ServedProgram server({});
+  RawClient client;
+  ASSERT_TRUE(client.connect(server.port()));
+  const std::string body =
+      R"({"prompt":"Go on","max_tokens":1000,"ignore_eos":true,"stream":true})";
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: here\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_TRUE(client.read_until("\r\n\r\n").has_value());
+  server.send(SIGHUP);
+  while (takes_connections(server.port())) continue;
+  server.send(SIGHUP);
+  std::string last;
+  while (const auto piece = client.read_piece()) last = *piece;
+  EXPECT_THAT(last, testing::EndsWith("data: [DONE]\n\n"));
+  EXPECT_EQ(server.stop(), 0);
+}
+
+TEST(Serve, UnderNohupItOutlivesItsTerminal) {
+  const HangUps hang_ups(SIG_IGN);
+  ServedProgram server({});
+  server.send(SIGHUP);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(takes_connections(server.port()));
   EXPECT_EQ(server.stop(), 0);
 }
 
