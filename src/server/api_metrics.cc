@@ -60,7 +60,7 @@ void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
     engine.visit_metrics(values);
     auto adapters = adapters_in_use(engine);
     http_->post([this, exchange, text = std::move(text), values = std::move(values),
-                 adapters = std::move(adapters)]() mutable {
+                 prompts = loop_->prompts(), adapters = std::move(adapters)]() mutable {
       http_->visit_metrics(text);
       if (events_or_null_ != nullptr) events_or_null_->visit_metrics(text);
       text.gauge("stemma_answers_in_flight", open_answers());
@@ -72,6 +72,7 @@ void ApiService::metrics(ExchangeId exchange, HttpRequest&&) {
                                     options_.model_name,
                                     output_rate_.per_second(generated_tokens, clock_.now_us()),
                                     generated_tokens,
+                                    prompts,
                                     std::move(adapters)};
       if (options_.metrics_compat.vllm) write_vllm_metrics(source, text);
       if (options_.metrics_compat.sglang) write_sglang_metrics(source, text);

@@ -85,25 +85,24 @@ void write_vllm_adapters(const MetricsSource::Adapters& adapters, MetricsText& t
 
 void write_vllm_metrics(const MetricsSource& source, MetricsText& text) {
   const MetricValues& values = source.values;
-  const AnswerTally& answers = source.answers;
+  const PromptTally& prompts = source.prompts;
   Labelled out(text, label("model_name", source.model_name) + R"(,engine="0")");
   out.gauge("vllm:num_requests_running", values["stemma_running_requests"]);
   out.gauge("vllm:num_requests_waiting", values["stemma_waiting_requests"]);
   const double usage = share(used_pages(values), values["stemma_device_pages"]);
   out.gauge("vllm:kv_cache_usage_perc", usage);
   out.gauge("vllm:gpu_cache_usage_perc", usage);
-  out.counter("vllm:prefix_cache_queries_total", answers.prompt_tokens);
-  out.counter("vllm:prefix_cache_hits_total", answers.device_tokens);
-  out.counter("vllm:gpu_prefix_cache_queries_total", answers.prompt_tokens);
-  out.counter("vllm:gpu_prefix_cache_hits_total", answers.device_tokens);
-  out.counter("vllm:external_prefix_cache_queries_total",
-              answers.prompt_tokens - answers.device_tokens);
-  out.counter("vllm:external_prefix_cache_hits_total", answers.brought.total());
+  out.counter("vllm:prefix_cache_queries_total", prompts.tokens);
+  out.counter("vllm:prefix_cache_hits_total", prompts.device_tokens);
+  out.counter("vllm:gpu_prefix_cache_queries_total", prompts.tokens);
+  out.counter("vllm:gpu_prefix_cache_hits_total", prompts.device_tokens);
+  out.counter("vllm:external_prefix_cache_queries_total", prompts.tokens - prompts.device_tokens);
+  out.counter("vllm:external_prefix_cache_hits_total", prompts.brought.total());
   out.counter("vllm:num_preemptions_total", values["stemma_preemptions_total"]);
-  out.counter("vllm:prompt_tokens_total", values["stemma_prompt_tokens_total"]);
-  out.counter("vllm:prompt_tokens_cached_total", values["stemma_cached_tokens_total"]);
+  out.counter("vllm:prompt_tokens_total", prompts.tokens);
+  out.counter("vllm:prompt_tokens_cached_total", prompts.cached_tokens());
   out.counter("vllm:generation_tokens_total", source.generated_tokens);
-  write_vllm_requests(answers, text, out);
+  write_vllm_requests(source.answers, text, out);
   if (source.adapters.has_value()) write_vllm_adapters(*source.adapters, text);
 }
 

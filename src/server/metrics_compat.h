@@ -18,6 +18,7 @@
 
 #include "server/answer_tally.h"
 #include "server/metrics_text.h"
+#include "server/prompt_tally.h"
 
 namespace stemma {
 
@@ -33,7 +34,9 @@ struct MetricsSource {
   const AnswerTally& answers;
   std::string_view model_name;
   double output_tokens_per_second = 0;  // of late
-  std::int64_t generated_tokens = 0;    // since the start, of answers that go on too
+  // Since the start, of answers that go on too.
+  std::int64_t generated_tokens = 0;
+  PromptTally prompts = {};
   // What is computed with adapters now; absent: there are none.
   struct Adapters {
     std::size_t loaded = 0;

@@ -198,11 +198,14 @@ class Compat : public testing::Test {
     values_.gauge("stemma_running_requests", 3);
     tally_.note(stats_of(100, 64, 16), "stop", 90'000);
     tally_.note_prompt(stats_of(100, 64, 16), kGenerated);
+    prompts_.note(stats_of(100, 64, 16));
+    prompts_.note(stats_of(40, 16, 0));  // of an answer that goes on
   }
-  MetricsSource source() const { return {values_, tally_, "a model", 12.5, 77}; }
+  MetricsSource source() const { return {values_, tally_, "a model", 12.5, 77, prompts_}; }
 
   MetricValues values_;
   AnswerTally tally_;
+  PromptTally prompts_;
   MetricsText text_;
 };
 
@@ -211,9 +214,10 @@ TEST_F(Compat, VllmCountsTokensAndUsage) {
   const std::string labels = R"({model_name="a model",engine="0"})";
   for (const char* const line :
        {"vllm:num_requests_running@ 3\n", "vllm:num_requests_waiting@ 0\n",
-        "vllm:kv_cache_usage_perc@ 0.25\n", "vllm:prefix_cache_queries_total@ 100\n",
-        "vllm:prefix_cache_hits_total@ 48\n", "vllm:external_prefix_cache_queries_total@ 52\n",
-        "vllm:external_prefix_cache_hits_total@ 16\n", "vllm:generation_tokens_total@ 77\n",
+        "vllm:kv_cache_usage_perc@ 0.25\n", "vllm:prefix_cache_queries_total@ 140\n",
+        "vllm:prefix_cache_hits_total@ 64\n", "vllm:external_prefix_cache_queries_total@ 76\n",
+        "vllm:external_prefix_cache_hits_total@ 16\n", "vllm:prompt_tokens_total@ 140\n",
+        "vllm:prompt_tokens_cached_total@ 80\n", "vllm:generation_tokens_total@ 77\n",
         "vllm:time_to_first_token_seconds_count@ 1\n"}) {
     std::string wanted = line;
     wanted.replace(wanted.find('@'), 1, labels);

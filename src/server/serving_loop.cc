@@ -169,6 +169,7 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                                              .tells_end = prompt.tells_end,
                                              .in_pieces = origin.in_pieces,
                                              .shows_stop = prompt.text.shows_stop,
+                                             .is_copy = copy > 0,
                                              .kept = {},
                                              .chances = TokenChances(tokenizer_, rules),
                                              .of_prompt = {},
@@ -249,6 +250,7 @@ void ServingLoop::take(const EngineEvent& event) {
   if (event.token >= 0) {
     update.is_first = ++live.output_tokens == 1;
     ++output_tokens_;
+    if (update.is_first && !live.is_copy) prompts_.note(event.stats);
   }
   take_text(event, live, update);
   take_thoughts(event, live, update);

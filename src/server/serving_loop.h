@@ -26,6 +26,7 @@
 #include "http/http_server.h"
 #include "openai/completion_answer.h"
 #include "openai/thoughts.h"
+#include "server/prompt_tally.h"
 #include "server/step_health.h"
 #include "server/token_chances.h"
 #include "stemma/engine.h"
@@ -108,6 +109,8 @@ class ServingLoop {
 
   // Whose request it is, if it has not ended. In a question only.
   std::optional<ExchangeId> exchange_of(RequestId request) const;
+  // Since the start. In a question only.
+  const PromptTally& prompts() const noexcept { return prompts_; }
   // Runs `watch` between steps, again and again until it is true.
   [[nodiscard]] bool watch(Watch watch);
 
@@ -136,7 +139,8 @@ class ServingLoop {
     bool tells_end = false;
     bool in_pieces = false;
     bool shows_stop = false;
-    AnswerUpdate kept;  // where it does not come in pieces
+    bool is_copy = false;  // of an answer to the same prompt
+    AnswerUpdate kept;     // where it does not come in pieces
     std::int64_t output_tokens = 0;
     TokenChances chances;
     std::optional<PromptChances> of_prompt;
@@ -186,6 +190,7 @@ class ServingLoop {
   std::vector<RequestId> late_cancels_;  // of requests that no step had seen when they were asked
   std::vector<Watch> watches_;
   std::vector<AnswerUpdate> updates_;  // of this turn
+  PromptTally prompts_;
   std::atomic<std::int64_t> answers_in_flight_ = 0;
   std::atomic<std::int64_t> output_tokens_ = 0;
   MonotonicClock clock_;

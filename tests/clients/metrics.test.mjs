@@ -94,19 +94,21 @@ test("names of other engines tell lengths and times of each phase", async () => 
 test("a prompt counts once for all answers to it", async () => {
   const counts = async () => {
     const metrics = await scrape(server.url);
-    return ["stemma_prompt_tokens_total", "stemma_answered_prompt_tokens_total", "stemma_cached_tokens_total"].map((name) => metrics.get(name).samples[0].value);
+    return ["stemma_prompt_tokens_total", "stemma_answered_prompt_tokens_total", "vllm:prompt_tokens_total", "stemma_cached_tokens_total"].map((name) => metrics.get(name).samples[0].value);
   };
   const before = await counts();
   const { body } = await complete(server.url, "A prompt that nobody asked before", { n: 4 });
   const after = await counts();
   const grown = after.map((value, i) => value - before[i]);
-  assert.deepEqual(grown, [body.usage.prompt_tokens, body.usage.prompt_tokens, 0]);
+  assert.deepEqual(grown, [...Array(3).fill(body.usage.prompt_tokens), 0]);
 });
 
 // An answer may take minutes: a rate of tokens that are counted at its end says nothing, then too much.
 test("tokens are counted while an answer goes on", async () => {
   const count = async (name) => (await scrape(server.url)).get(name).samples[0].value;
   const names = ["stemma_generated_tokens_total", "vllm:generation_tokens_total"];
+  const prompt_names = ["vllm:prompt_tokens_total", "vllm:prefix_cache_queries_total"];
+  const prompts_before = await Promise.all(prompt_names.map(count));
   const before = await Promise.all(names.map(count));
   const ended = await count("stemma_output_tokens_total");
   const leave = new AbortController();
@@ -114,6 +116,7 @@ test("tokens are counted while an answer goes on", async () => {
   const answer = await fetch(`${server.url}/v1/completions`, { method: "POST", body, signal: leave.signal });
   await answer.body.getReader().read();
   for (const [i, name] of names.entries()) await until(async () => (await count(name)) > before[i] + 10);
+  for (const [i, name] of prompt_names.entries()) assert.ok((await count(name)) > prompts_before[i], name);
   assert.equal(await count("stemma_output_tokens_total"), ended, "the answer goes on");
   leave.abort();
 });

@@ -1,0 +1,30 @@
+// PromptTally: tokens of the prompts whose answers have begun, and where they came from.
+//
+// Thread:     one thread.
+// Memory:     a few numbers.
+// Cost:       some additions a prompt.
+// Not here:   answers that have ended (answer_tally).
+#pragma once
+
+#include <cstdint>
+
+#include "stemma/request_stats.h"
+
+namespace stemma {
+
+struct PromptTally {
+  std::int64_t tokens = 0;
+  std::int64_t device_tokens = 0;
+  BroughtTokens brought;  // by lower tiers
+
+  std::int64_t cached_tokens() const { return device_tokens + brought.total(); }
+
+  // A prompt has been computed: the first token of the first answer to it has come.
+  void note(const RequestStats& stats) {
+    tokens += stats.prompt_tokens;
+    device_tokens += stats.cached_tokens - stats.brought.total();
+    brought += stats.brought;
+  }
+};
+
+}  // namespace stemma
