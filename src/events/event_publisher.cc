@@ -163,6 +163,8 @@ void EventPublisher::pump(FunctionRef<void(PrefixEventSink&)> drain, FunctionRef
   drain(next_);
   if (std::exchange(history_ends_, false)) next_.end_history();
   if (next_.empty() && !next_.ends_history()) return;
+  ++queued_steps_;
+  if (next_.ends_history()) history_end_step_ = queued_steps_;
   anew_queued_ = next_.begins_anew() && next_.bytes() > kLargeBytes;
   STEMMA_CHECK(queue_.try_push(std::move(next_)), "only this thread fills the queue");
   next_ = spare_.try_pop().value_or(EventBuffer());
@@ -186,6 +188,7 @@ void EventPublisher::serve(const std::stop_token& stop) {
     answer();
     while (std::optional<EventBuffer> events = queue_.try_pop()) {
       publish(*events);
+      ++published_steps_;
       events->clear();
       if (events->capacity_bytes() <= kLargeBytes) spare_.try_push(std::move(*events));
       answer();

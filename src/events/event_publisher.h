@@ -83,6 +83,10 @@ class EventPublisher {
   // replay any more, as it has the tokens of what was purged. Who lacks some of it is told
   // everything anew.
   void end_history() { history_ends_ = true; }
+  // The engine's thread: whether that is done, and what the cache had told until then was sent.
+  bool has_ended_history() const noexcept {
+    return !history_ends_ && published_steps_ >= history_end_step_;
+  }
 
   // With the port that was bound.
   const std::string& endpoint() const noexcept { return endpoint_; }
@@ -116,6 +120,8 @@ class EventPublisher {
   EventBuffer next_;
   bool anew_queued_ = false;
   bool history_ends_ = false;
+  std::int64_t queued_steps_ = 0;      // since the start
+  std::int64_t history_end_step_ = 0;  // how many there were with the last end of a history
 
   BoundedQueue<EventBuffer> queue_;
   BoundedQueue<EventBuffer> spare_;  // empty ones, on their way back
@@ -127,7 +133,8 @@ class EventPublisher {
   bool resend_wanted_ = false;
   std::int64_t last_resend_us_;
 
-  std::atomic<std::int64_t> full_steps_ = 0;  // steps in which there was no room
+  std::atomic<std::int64_t> published_steps_ = 0;  // of queued_steps_
+  std::atomic<std::int64_t> full_steps_ = 0;       // steps in which there was no room
   std::atomic<std::int64_t> resends_ = 0;
   std::atomic<std::int64_t> published_batches_ = 0;
   std::atomic<std::int64_t> published_bytes_ = 0;

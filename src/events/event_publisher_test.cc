@@ -306,10 +306,12 @@ TEST(EventPublisher, BehindAnEndOfItsHistoryNothingOfItIsReplayed) {
     p.pump();
   }
   p.publisher->end_history();
+  EXPECT_FALSE(p.publisher->has_ended_history()) << "the events that tell of it were not taken";
   p.pump();
   p.wait_for_publisher();
   std::vector<EventMessage> replayed;
   ASSERT_TRUE(p.follower->replay(0, [&](const EventMessage& m) { replayed.push_back(m); }).ok());
+  EXPECT_TRUE(p.publisher->has_ended_history());
   ASSERT_EQ(replayed.size(), 1U) << "by the last one it is known to live on";
   EXPECT_TRUE(read_event_batch(replayed[0].bytes).value().events.empty());
   p.follow_anew();

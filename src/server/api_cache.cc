@@ -139,7 +139,8 @@ void ApiService::flush(ExchangeId exchange, HttpRequest&&) {
   ask_to_purge(exchange, {});
 }
 
-// The first look asks the engine; the later ones see how far it has come.
+// The first look asks the engine; the later ones see how far it has come, and whether routers have
+// been told.
 void ApiService::ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families) {
   const bool asked = loop_->watch([this, exchange, families = std::move(families), id = PurgeId(),
                                    until_us = clock_.now_us() + kPurgeUs](Engine& engine) mutable {
@@ -155,7 +156,8 @@ void ApiService::ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> 
       if (events_or_null_ != nullptr) events_or_null_->end_history();
     }
     const std::optional<PurgeReport> report = engine.purge_report(id);
-    const bool is_over = !report.has_value() || report->pending.empty();
+    const bool is_told = events_or_null_ == nullptr || events_or_null_->has_ended_history();
+    const bool is_over = is_told && (!report.has_value() || report->pending.empty());
     if (!is_over && clock_.now_us() < until_us) return false;
     http_->post([this, exchange, json = purge_json(report.value_or(PurgeReport()))] {
       answer_json(exchange, json);

@@ -9,9 +9,10 @@
 namespace stemma {
 namespace {
 
-// How long an idle loop sleeps: transfers that end meanwhile wait as long to be seen.
+// How long an idle loop sleeps: what ends meanwhile waits as long to be seen, which is brief where
+// transfers are under way, or somebody watches.
 constexpr std::chrono::milliseconds kIdle(100);
-constexpr std::chrono::milliseconds kIdleWithTransfers(5);
+constexpr std::chrono::milliseconds kIdleBriefly(5);
 
 std::optional<ThoughtReader> reader_of(const PromptJob& prompt) {
   if (prompt.thoughts == ThoughtPlace::kBehind) return std::nullopt;
@@ -82,9 +83,9 @@ void ServingLoop::run() {
     const bool had_messages = take_messages();
     if (engine_.idle() && !had_messages) {
       if (stopping_.load() && watches_.empty()) break;
-      const bool moving = engine_.kv().transfers_underway();
+      const bool awaited = engine_.kv().transfers_underway() || !watches_.empty();
       health_.end();
-      messages_.wait_for_item(moving ? kIdleWithTransfers : kIdle);
+      messages_.wait_for_item(awaited ? kIdleBriefly : kIdle);
       health_.begin(clock_.now_us());
       take_messages();
     }
