@@ -41,6 +41,11 @@ Status AdapterBook::check_name(std::string_view name) const {
 }
 
 Status AdapterBook::check_locked(std::string_view name) const {
+  if (name.find(',') != std::string_view::npos) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "an adapter's name has no comma, which parts names in lists (got '" +
+                     printable(name) + "')"};
+  }
   if (!name.empty() && find_or_null(name) == nullptr) return {};
   return Error{ErrorCode::kInvalidArgument,
                "adapters need names, each its own (got '" + printable(name) + "')"};

@@ -49,6 +49,14 @@ TEST_F(AdapterBookTest, ANameIsThatOfOne) {
   EXPECT_THAT(names(), ElementsAre("a"));
 }
 
+// Routers read names from lists of them.
+TEST_F(AdapterBookTest, ANameHasNoComma) {
+  EXPECT_EQ(book_.check_name("a,b").error().detail,
+            "an adapter's name has no comma, which parts names in lists (got 'a,b')");
+  EXPECT_EQ(book_.add({"a,b", {}}, book_.free_place()).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(names(), ElementsAre());
+}
+
 TEST_F(AdapterBookTest, WhatWasTakenOutIsFoundNoMoreAndItsPlaceIsFree) {
   add("a");
   add("b");
