@@ -100,6 +100,11 @@ class RequestReader::Parser final : public beast_http::basic_parser<true> {
           return fail(501, "the only Transfer-Encoding here is chunked", error);
         }
         return count_once(encodings_, "several Transfer-Encoding headers", error);
+      case beast_http::field::content_encoding:
+        if (!equals_ignoring_case(view(value), "identity")) {
+          return fail(415, "bodies are read as they are: no Content-Encoding is known here", error);
+        }
+        return;
       case beast_http::field::expect:
         if (!equals_ignoring_case(view(value), "100-continue")) {
           return fail(417, "the only expectation here is 100-continue", error);

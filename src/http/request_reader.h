@@ -4,9 +4,9 @@
 // read differently is what attackers use. Refused with 400: both Content-Length and Transfer-
 // Encoding, several of either, line feeds without carriage returns and the reverse, folded header
 // lines, control bytes, targets that are neither a path nor a URL of http, bad percent-encoding,
-// bad chunks, HTTP/1.1 without exactly one Host. With 413, 417, 431, 501: a body or a head too
-// large, an expectation or a transfer encoding unknown. One empty line before a request is skipped
-// (RFC 9112, 2.2); trailers are read and dropped.
+// bad chunks, HTTP/1.1 without exactly one Host. With 413, 415, 417, 431, 501: a body or a head too
+// large, a body that is compressed, an expectation or a transfer encoding unknown. One empty line
+// before a request is skipped (RFC 9112, 2.2); trailers are read and dropped.
 //
 // Thread:     one thread.
 // Memory:     the head until it is whole, then the body as far as it came, at most twice.

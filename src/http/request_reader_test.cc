@@ -275,6 +275,13 @@ TEST(RequestReader, KnowsWhoWaitsForContinue) {
   EXPECT_FALSE(old.expects_continue());
 }
 
+// What is compressed would be no JSON, and look like its client's mistake.
+TEST(RequestReader, ReadsNoBodyThatIsCompressed) {
+  EXPECT_EQ(read(post("Content-Encoding: gzip\r\nContent-Length: 2\r\n", "")).substr(0, 3), "415");
+  const std::string plain = post("Content-Encoding: Identity\r\nContent-Length: 2\r\n", "{}");
+  EXPECT_EQ(read(plain).substr(0, 4), "POST");
+}
+
 // Changes, doubles or drops a few bytes.
 void disturb(std::string& bytes, Prng& prng) {
   constexpr std::string_view kOften("\r\n\t :;,0%\"\0\x80", 13);
