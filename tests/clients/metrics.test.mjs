@@ -14,7 +14,7 @@ let folder;
 let server;
 before(async () => {
   folder = mkdtempSync(join(tmpdir(), "stemma-metrics-"));
-  server = await serve("--host-bytes", "8MiB", "--disk", join(folder, "disk"), "--disk-bytes", "16MiB", "--metrics-compat", "vllm,sglang", "--log", "json");
+  server = await serve("--host-bytes", "8MiB", "--disk", join(folder, "disk"), "--disk-bytes", "16MiB", "--shadow-audit", "50", "--metrics-compat", "vllm,sglang", "--log", "json");
   for (let i = 0; i < 3; ++i) await complete(server.url, story);
 });
 after(async () => {
@@ -128,7 +128,7 @@ test("the names of other engines are there only where they are asked for", async
   assert.equal(await plain.stop(), 0);
 });
 
-test("grafana/stemma.json shows only what a server exports, and every histogram", async () => {
+test("grafana/stemma.json shows only what a server exports, every histogram, and every way to find a wrong page", async () => {
   const metrics = await scrape(server.url);
   const dashboard = JSON.parse(readFileSync("grafana/stemma.json", "utf8"));
   const expressions = dashboard.panels.flatMap((panel) => panel.targets ?? []).map((target) => target.expr);
@@ -145,6 +145,7 @@ test("grafana/stemma.json shows only what a server exports, and every histogram"
   }
   for (const [name, { TYPE }] of metrics) {
     if (TYPE === "histogram" && name.startsWith("stemma_")) assert.ok(expressions.some((each) => each.includes(`${name}_bucket`)), `${name} is not shown`);
+    if (/_(load_corrupt_pages|audit_mismatches)_total$/.test(name)) assert.ok(expressions.some((each) => each.includes(`${name}{`)), `${name} is not shown`);
   }
   const places = dashboard.panels.map((panel) => panel.gridPos);
   for (const [i, a] of places.entries()) {
