@@ -1,5 +1,7 @@
 #include "cli/command.h"
 
+#include <signal.h>
+
 #include <exception>
 #include <initializer_list>
 #include <iostream>
@@ -72,6 +74,8 @@ int parse_and_run(int argc, const char* const* argv) {
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv) {
+  // A file that may not grow is a disk that is full: an error of that write, not the end.
+  ::signal(SIGXFSZ, SIG_IGN);
   try {
     return parse_and_run(argc, argv);
   } catch (const std::exception& error) {  // the edge: nothing may leave as an exception

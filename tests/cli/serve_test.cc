@@ -3,6 +3,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -168,6 +169,24 @@ TEST(Serve, WhatWasPurgedIsNotInTheEventsThatAreReplayed) {
   const auto count = [&](const EventMessage& message) { stored += stored_in(message); };
   ASSERT_TRUE((*follower)->replay(0, count).ok());
   EXPECT_EQ(stored, 0) << "the answer came behind the events";
+}
+
+// As under `ulimit -f`, or LimitFSIZE= of systemd.
+TEST(Serve, AFileThatMayNotGrowIsLikeAFullDisk) {
+  const TempDirectory directory;
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small = {4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  ServedProgram server({"--host-bytes", "8MiB", "--host-file", directory.file("host"),
+                        "--write-policy", "write-through"});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  auto client = HttpClient::connect({"127.0.0.1", server.port()});
+  ASSERT_TRUE(client.ok());
+  const std::string prompt = R"({"prompt":[5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21],)";
+  const auto answer = client->ask("POST", "/v1/completions", prompt + R"("max_tokens":1})");
+  ASSERT_TRUE(answer.ok() && answer->status == 200);
+  EXPECT_EQ(server.stop(), 0);
 }
 
 // Loading a model may take minutes. Here it is a prefix to share, whose one long word takes the
