@@ -122,6 +122,10 @@ std::string host_of(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
 }
 
+Error named(std::string_view flag, const Error& error) {
+  return {error.code, fmt::format("{}: {}", flag, error.detail), error.sys_errno};
+}
+
 std::string last_part(const std::string& directory) {
   const std::filesystem::path path(directory);
   return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -247,8 +251,9 @@ Result<ServerOptions> ServeCommand::server_options() const {
   options.shared_prefix_file = shared_prefix_file_;
   STEMMA_RETURN_IF_ERROR(check_adapter_folder());
   options.api.adapter_folder = adapter_folder_;
-  STEMMA_ASSIGN_OR_RETURN(options.api.origins,
-                          OriginRules::of(allowed_origins_, is_loopback(host_)));
+  auto origins = OriginRules::of(allowed_origins_, is_loopback(host_));
+  if (!origins.ok()) return named("--allowed-origins", origins.error());
+  options.api.origins = std::move(origins).value();
   options.api.preparing_max = queue_ + 1024;
   options.api.model_name = model_name_.empty() ? last_part(model_flags_.directory()) : model_name_;
   if (!events_.empty() || !events_replay_.empty()) {
@@ -260,7 +265,9 @@ Result<ServerOptions> ServeCommand::server_options() const {
   };
   options.api.metrics_compat = {.vllm = speaks("vllm"), .sglang = speaks("sglang")};
   if (!key_file_.empty()) {
-    STEMMA_ASSIGN_OR_RETURN(options.api.keys, KeyBook::load(key_file_));
+    auto keys = KeyBook::load(key_file_);
+    if (!keys.ok()) return named("--api-keys", keys.error());
+    options.api.keys = std::move(keys).value();
     options.api.tenant_pages = tenant_pages_;
   }
   return options;

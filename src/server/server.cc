@@ -1,8 +1,17 @@
 #include "server/server.h"
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace stemma {
+namespace {
+
+Error named(std::string_view flag, const Error& error) {
+  return {error.code, std::string(flag) + ": " + error.detail, error.sys_errno};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, ServedModel& model) {
   if (model.adapters().find(options.api.model_name)) {
@@ -12,10 +21,16 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, Serve
   STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, model.open_engine());
   auto server = std::unique_ptr<Server>(new Server(options, model, std::move(engine)));
   if (!options.shared_prefix_file.empty()) {
-    STEMMA_RETURN_IF_ERROR(server->service_.share_prefixes(options.shared_prefix_file));
+    const Status shared = server->service_.share_prefixes(options.shared_prefix_file);
+    if (!shared.ok()) return named("--shared-prefixes", shared.error());
   }
   STEMMA_RETURN_IF_ERROR(server->service_.give_quotas(*server->engine_));
-  STEMMA_ASSIGN_OR_RETURN(server->http_, HttpServer::open(options.http, server->service_));
+  auto http_or_error = HttpServer::open(options.http, server->service_);
+  if (!http_or_error.ok()) {
+    const bool is_address = http_or_error.error().code != ErrorCode::kInvalidArgument;
+    return is_address ? http_or_error.error() : named("--host", http_or_error.error());
+  }
+  server->http_ = std::move(http_or_error).value();
   if (options.events.has_value()) {
     STEMMA_ASSIGN_OR_RETURN(server->events_or_null_,
                             EventPublisher::open(*options.events, server->clock_));

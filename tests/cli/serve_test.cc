@@ -242,7 +242,11 @@ TEST(Serve, NoFlagIsPassedOver) {
       {"--windowed-share 0.001", "--windowed-share must be from 0.01 to 1 (got 0.001)"},
       {"--adapters-from /nonexistent", "--adapters-from: /nonexistent is no directory"},
       {"--adapters-from " + license, "--adapters-from: " + license + " is no directory"},
-      {"--drain-s nan", "--drain-s: nan is no finite number"}};
+      {"--drain-s nan", "--drain-s: nan is no finite number"},
+      {"--host here", "--host: here: not an address to listen on"},
+      {"--allowed-origins here", "--allowed-origins: here: no origin"},
+      {"--api-keys /nonexistent", "--api-keys: /nonexistent: cannot open"},
+      {"--shared-prefixes /nonexistent", "--shared-prefixes: /nonexistent: cannot open"}};
   for (const auto& [flags, line] : cases) {
     const ProgramRun run = run_stemma("serve --port 0 " + flags, "timeout 60");
     EXPECT_EQ(run.exit_code, 2) << flags << ": " << run.err;
