@@ -158,6 +158,7 @@ bool Connection::begin_body() {
 void Connection::read_body() {
   const std::int64_t more_bytes = reader_->body_bytes() - counted_body_bytes_;
   if (!owner_.make_body_room(*this, more_bytes)) return refuse_body();
+  kept_since_ = std::chrono::steady_clock::now();
   shared_.body_bytes += more_bytes;
   counted_body_bytes_ += more_bytes;
 }
@@ -274,7 +275,8 @@ std::int64_t Connection::waiting_bytes() const {
 }
 
 std::int64_t Connection::waiting_cost(Time now) const {
-  return sending_rest_ ? cost_of(waiting_bytes(), now - kept_since_) : 0;
+  const Time slow_from = kept_since_ + std::chrono::microseconds(shared_.limits.slow_reader_us);
+  return sending_rest_ && now >= slow_from ? cost_of(waiting_bytes(), now - kept_since_) : 0;
 }
 
 void Connection::count_waiting() {

@@ -83,10 +83,10 @@ class Connection {
   // Turns away a request whose body is being read. REQUIRES: body_cost is not 0.
   void refuse_body();
 
-  // What the body that is being read has cost so far, in bytes times microseconds; 0: there is
-  // none.
+  // What is kept of the body that is being read, times the microseconds since some of it came; 0:
+  // there is none.
   std::int64_t body_cost(std::chrono::steady_clock::time_point now) const;
-  // The same of what waits for a reader that did not take it at once.
+  // What waits for a slow reader, times the microseconds since it first did not take all.
   std::int64_t waiting_cost(std::chrono::steady_clock::time_point now) const;
 
   // The exchange that is answered now; invalid if there is none or the server answers itself.
@@ -168,7 +168,7 @@ class Connection {
   ExchangeId exchange_;
   Time deadline_ = Time::max();
   Time timer_at_ = Time::max();  // when the timer asks; max: it does not
-  Time kept_since_;              // the body that is being read, or what waits for its reader
+  Time kept_since_;              // when a body last came on, or a reader first did not take all
   std::int32_t references_ = 0;  // coroutines and completions that hold `this`
   Phase phase_ = Phase::kIdle;
   Answer answer_ = Answer::kNone;

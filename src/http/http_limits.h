@@ -30,14 +30,15 @@ struct HttpLimits {
   // Bytes of one answer that wait for its reader, beside what came in the same turn of the I/O
   // thread, or in an earlier one that alone was more; a stream with more is cut off.
   std::int64_t stream_buffer_bytes_max = 256 << 10;
-  // Bytes of answers that wait for their readers, all together; beyond it those readers are cut off
-  // that have kept the most waiting, but none before it has had a turn to read.
+  // Bytes of answers that wait for their readers, all together; beyond it slow ones are cut off,
+  // first those that have kept the most waiting for the longest.
   std::int64_t waiting_bytes_total_max = 512 << 20;
 
   std::int64_t header_us = 10'000'000;  // a whole head after its first byte, and that byte itself
   std::int64_t body_us = 60'000'000;    // a whole body after its head
   std::int64_t keep_alive_us = 75'000'000;   // between two requests of a connection
   std::int64_t write_stall_us = 30'000'000;  // without a byte accepted by a reader: cut off
+  std::int64_t slow_reader_us = 1'000'000;   // that an answer waits for a reader that is not slow
 };
 
 }  // namespace stemma

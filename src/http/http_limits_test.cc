@@ -204,6 +204,7 @@ TEST(HttpLimits, AnswersThatWaitForTheirReadersAreBoundedTogether) {
   constexpr std::size_t kBytes = 32 << 20;
   HttpLimits limits;
   limits.waiting_bytes_total_max = 40 << 20;
+  limits.slow_reader_us = 0;
   RunningServer running(
       [](HttpServer& server, ExchangeId exchange, const HttpRequest&) {
         server.respond(exchange, {.body = std::string(kBytes, 'x')});
@@ -218,6 +219,26 @@ TEST(HttpLimits, AnswersThatWaitForTheirReadersAreBoundedTogether) {
   EXPECT_EQ(reads.read_answer().body.size(), kBytes);
   EXPECT_EQ(running.metric("stemma_http_slow_readers_total"), 1);
   EXPECT_EQ(running.metric("stemma_http_waiting_bytes"), 0);
+}
+
+// As where many long answers end at once, which no network has taken by the next turn.
+TEST(HttpLimits, NoReaderIsSlowBeforeItHasHadItsTime) {
+  constexpr std::size_t kBytes = 32 << 20;
+  HttpLimits limits;
+  limits.waiting_bytes_total_max = 1 << 20;
+  limits.slow_reader_us = 3'600'000'000;
+  RunningServer running(
+      [](HttpServer& server, ExchangeId exchange, const HttpRequest&) {
+        server.respond(exchange, {.body = std::string(kBytes, 'x')});
+      },
+      limits);
+  RawClient first = running.client(4096);
+  RawClient second = running.client(4096);
+  first.send(kGet);
+  second.send(kGet);
+  running.wait_for_metric("stemma_http_waiting_bytes", [](auto n) { return n > (40 << 20); });
+  EXPECT_EQ(first.read_answer().body.size(), kBytes);
+  EXPECT_EQ(second.read_answer().body.size(), kBytes);
 }
 
 TEST(HttpLimits, AnAnswerAloneMayBeLongerThanAllThatMayWait) {
