@@ -48,7 +48,6 @@ std::int64_t hit_tokens(const AnswerTally& answers) {
 
 // Two names have the same numbers: of older versions and of newer ones.
 void write_vllm_requests(const AnswerTally& answers, MetricsText& text, Labelled& out) {
-  out.histogram("vllm:time_to_first_token_seconds", answers.ttft);
   out.histogram("vllm:time_per_output_token_seconds", answers.output_token);
   out.histogram("vllm:inter_token_latency_seconds", answers.output_token);
   out.histogram("vllm:e2e_request_latency_seconds", answers.request);
@@ -101,6 +100,7 @@ void write_vllm_metrics(const MetricsSource& source, MetricsText& text) {
   out.counter("vllm:num_preemptions_total", values["stemma_preemptions_total"]);
   out.counter("vllm:prompt_tokens_total", prompts.tokens);
   out.counter("vllm:prompt_tokens_cached_total", prompts.cached_tokens());
+  out.histogram("vllm:time_to_first_token_seconds", prompts.ttft);
   out.counter("vllm:generation_tokens_total", source.generated_tokens);
   write_vllm_requests(source.answers, text, out);
   if (source.adapters.has_value()) write_vllm_adapters(*source.adapters, text);
@@ -133,7 +133,7 @@ void write_sglang_metrics(const MetricsSource& source, MetricsText& text) {
     out.gauge("sglang:hicache_host_used_tokens", used * page_size);
     out.gauge("sglang:hicache_host_total_tokens", values["stemma_host_pages"] * page_size);
   }
-  out.histogram("sglang:time_to_first_token_seconds", answers.ttft);
+  out.histogram("sglang:time_to_first_token_seconds", source.prompts.ttft);
   out.histogram("sglang:time_per_output_token_seconds", answers.output_token);
   out.histogram("sglang:inter_token_latency_seconds", answers.output_token);
   out.histogram("sglang:queue_time_seconds", answers.queue);

@@ -218,7 +218,7 @@ TEST_F(Compat, VllmCountsTokensAndUsage) {
         "vllm:prefix_cache_hits_total@ 64\n", "vllm:external_prefix_cache_queries_total@ 76\n",
         "vllm:external_prefix_cache_hits_total@ 16\n", "vllm:prompt_tokens_total@ 140\n",
         "vllm:prompt_tokens_cached_total@ 80\n", "vllm:generation_tokens_total@ 77\n",
-        "vllm:time_to_first_token_seconds_count@ 1\n"}) {
+        "vllm:time_to_first_token_seconds_count@ 2\n"}) {
     std::string wanted = line;
     wanted.replace(wanted.find('@'), 1, labels);
     EXPECT_THAT(text_.text(), HasSubstr(wanted));

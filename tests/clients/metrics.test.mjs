@@ -109,6 +109,8 @@ test("tokens are counted while an answer goes on", async () => {
   const names = ["stemma_generated_tokens_total", "vllm:generation_tokens_total"];
   const prompt_names = ["vllm:prompt_tokens_total", "vllm:prefix_cache_queries_total"];
   const prompts_before = await Promise.all(prompt_names.map(count));
+  const first_tokens = async () => (await scrape(server.url)).get("vllm:time_to_first_token_seconds").samples.at(-1).value;
+  const firsts_before = await first_tokens();
   const before = await Promise.all(names.map(count));
   const ended = await count("stemma_output_tokens_total");
   const leave = new AbortController();
@@ -117,6 +119,7 @@ test("tokens are counted while an answer goes on", async () => {
   await answer.body.getReader().read();
   for (const [i, name] of names.entries()) await until(async () => (await count(name)) > before[i] + 10);
   for (const [i, name] of prompt_names.entries()) assert.ok((await count(name)) > prompts_before[i], name);
+  assert.equal(await first_tokens(), firsts_before + 1);
   assert.equal(await count("stemma_output_tokens_total"), ended, "the answer goes on");
   leave.abort();
 });
