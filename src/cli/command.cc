@@ -1,6 +1,8 @@
 #include "cli/command.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <exception>
 #include <initializer_list>
@@ -23,6 +25,15 @@
 namespace stemma {
 
 namespace {
+
+// In the place of a standard stream that is closed the next file would be opened, a page store's
+// say, and have what is printed.
+void fill_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", O_RDWR) != stream) ::_exit(kExitFailed);  // where could it be said?
+  }
+}
 
 int report(const Error& error) {
   std::cerr << "stemma: " << to_string(error) << '\n';
@@ -74,6 +85,7 @@ int parse_and_run(int argc, const char* const* argv) {
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv) {
+  fill_standard_streams();
   // A file that may not grow is a disk that is full: an error of that write, not the end.
   ::signal(SIGXFSZ, SIG_IGN);
   try {

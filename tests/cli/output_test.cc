@@ -2,10 +2,24 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "base/temp_directory.h"
 #include "cli/program.h"
 
 namespace stemma {
 namespace {
+
+// As who starts daemons may have it.
+TEST(Output, ThatIsClosedIsNotWrittenToWhatIsOpenedInItsPlace) {
+  const TempDirectory directory;
+  const std::string disk = directory.file("disk");
+  const std::string model = STEMMA_SOURCE_DIR "/models/scribe-3m";
+  const ProgramRun run = run_stemma("generate --model " + model +
+                                    " --prompt Hello --max-tokens 4 --disk " + disk + " <&- >&-");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(std::filesystem::file_size(disk + "/lock"), 0U);
+}
 
 TEST(Output, ThatCannotBeWrittenIsAFailure) {
   for (const char* const command : {"--help", "--version", "replay --help"}) {
