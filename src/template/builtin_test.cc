@@ -74,6 +74,40 @@ TEST(Builtins, Numbers) {
   });
 }
 
+TEST(Builtins, IntegersOfTextsAreReadAsPythonReadsThem) {
+  expect_all({
+      {R"({{ "0x1f"|int }} {{ "0x1f"|int(0, 16) }} {{ "-0X_1F"|int(base=16) }})", "0 31 -31"},
+      {R"({{ "ff"|int(0, 16) }})", "255"},
+      {R"({{ "0o17"|int(base=8) }} {{ "0b11"|int(base=2) }} {{ "0x1f"|int(base=0) }})", "15 3 31"},
+      {R"({{ "017"|int }} {{ "017"|int(0, 0) }} {{ "z"|int(0, 36) }} {{ "0x"|int(7, 16) }})",
+       "17 17 35 7"},
+      {R"({{ "1_000"|int }} {{ "1__0"|int }} {{ "_10"|int }} {{ "10_"|int }})", "1000 0 0 0"},
+      {R"({{ "--1"|int }} {{ "+ 1"|int }} {{ "-0"|int }} {{ ""|int }} {{ "12abc"|int(5) }})",
+       "0 0 0 0 5"},
+      {R"({{ "1e3"|int }} {{ "1.9"|int(0, 16) }} {{ "1e1"|int(0, 16) }} {{ "12"|int(base=1) }})",
+       "1000 1 481 12"},
+      {R"({{ "10"|int(0, none) }} {{ "10"|int(0, "16") }} {{ 5|int(0, 16) }})", "10 10 5"},
+      {R"({{ "inf"|int(7) }} {{ "nan"|int(7) }} {{ "1e400"|int(7) }})", "7 7 7"},
+      {R"({{ "99999999999999999999"|int }} {{ "-0099999999999999999999"|int|tojson }})",
+       "99999999999999999999 -99999999999999999999"},
+      {R"({{ "1e20"|int }} {{ 1e20|int }} {{ "1e23"|int }})",
+       "100000000000000000000 100000000000000000000 99999999999999991611392"},
+  });
+}
+
+TEST(Builtins, FloatsOfTextsAreReadAsPythonReadsThem) {
+  expect_all({
+      {R"({{ " 1.5 "|float }} {{ "1_0.5"|float }} {{ "1e5_0"|float }} {{ "1._5"|float }})",
+       "1.5 10.5 1e+50 0.0"},
+      {R"({{ ".5"|float }} {{ "5."|float }} {{ "-0"|float }} {{ "1e"|float }} {{ "0x10"|float }})",
+       "0.5 5.0 -0.0 0.0 0.0"},
+      {"{{ 'inf'|float }} {{ '-Infinity'|float }} {{ '+nan'|float }} {{ 'nan(1)'|float }}",
+       "inf -inf nan 0.0"},
+      {R"({{ "1e400"|float }} {{ "-1e400"|float }} {{ "1e-400"|float }} {{ "in"|float("d") }})",
+       "inf -inf 0.0 d"},
+  });
+}
+
 TEST(Builtins, MapAndSelect) {
   expect_all({
       {R"({{ ["a","b"]|map("upper")|list }})", "['A', 'B']"},

@@ -1,13 +1,17 @@
 // The filters: `value | name(arguments)`. Each follows Jinja's filter of that name; tojson is the
 // one that the families' own renderers install (no HTML escapes, UTF-8 as it is).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "template/builtin.h"
+#include "template/number_text.h"
 #include "template/operators.h"
 #include "template/python_text.h"
 #include "template/template_json.h"
@@ -139,33 +143,40 @@ Result<Value> filter_default(const Call& call) {
   return self ? call.self : fallback;
 }
 
-// The number at the whole of `text`, or nothing.
-template <typename Number>
-std::optional<Number> parsed(std::string_view text) {
-  text = strip(text, Side::kBoth);
-  if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
-  Number number{};
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (text.empty() || end.ec != std::errc{} || end.ptr != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return number;
+// An integer that is as wide as it is.
+Result<Value> whole_value(Arena& arena, const WholeText& whole) {
+  std::int64_t number = 0;
+  const char* const end = whole.digits.data() + whole.digits.size();
+  const auto read = std::from_chars(whole.digits.data(), end, number, whole.base);
+  if (read.ec == std::errc()) return Value::integer(number);
+  const std::optional<double> nearest =
+      whole.base == 10 ? real_of_text(whole.digits) : std::nullopt;
+  if (!nearest.has_value()) return type_error("an integer beyond 64 bits");
+  return Value::wide_integer(arena.text(whole.digits).text(), *nearest);
+}
+
+// What a number has before its point.
+Result<Value> whole_value(Arena& arena, double real) {
+  if (std::fabs(real) < 0x1p63) return Value::integer(static_cast<std::int64_t>(real));
+  return whole_value(arena, {.digits = fmt::format("{:.0f}", real)});
 }
 
 Result<Value> filter_int(const Call& call) {
   const Value fallback = call.has(0) ? *call.args[0] : Value::integer(0);
   const Value& value = call.self;
+  if (!value.is_defined()) return type_error(described(value));
   if (value.is_whole()) return Value::integer(value.integer());
+  if (value.is_wide_integer()) return value;
   std::optional<double> real;
   if (value.is(Kind::kFloat)) real = value.real();
   if (value.is(Kind::kText)) {
-    if (const auto whole = parsed<std::int64_t>(value.text())) return Value::integer(*whole);
-    real = parsed<double>(value.text());
+    // Of a base that is none the text is looked at as a float.
+    const Value base = call.has(1) ? *call.args[1] : Value::integer(10);
+    const auto whole = base.is_whole() ? whole_of_text(value.text(), base.integer()) : std::nullopt;
+    if (whole.has_value()) return whole_value(call.arena, *whole);
+    real = real_of_text(value.text());
   }
-  if (!value.is_defined()) return type_error(described(value));
-  if (!real || !std::isfinite(*real)) return fallback;
-  if (std::fabs(*real) >= 0x1p63) return type_error("an integer beyond 64 bits");
-  return Value::integer(static_cast<std::int64_t>(*real));
+  return real.has_value() && std::isfinite(*real) ? whole_value(call.arena, *real) : fallback;
 }
 
 Result<Value> filter_float(const Call& call) {
@@ -173,8 +184,8 @@ Result<Value> filter_float(const Call& call) {
   if (call.self.is_number()) return Value::real(call.self.real());
   if (!call.self.is_defined()) return type_error(described(call.self));
   if (!call.self.is(Kind::kText)) return fallback;
-  const auto real = parsed<double>(call.self.text());
-  return real ? Value::real(*real) : fallback;
+  const auto real = real_of_text(call.self.text());
+  return real.has_value() ? Value::real(*real) : fallback;
 }
 
 Result<Value> filter_abs(const Call& call) {
@@ -337,7 +348,7 @@ constexpr std::array kFilters = {
     Builtin{"d", filter_default, {"default_value", "boolean"}},
     Builtin{"list", filter_list},
     Builtin{"string", filter_string},
-    Builtin{"int", filter_int, {"default"}},
+    Builtin{"int", filter_int, {"default", "base"}},
     Builtin{"float", filter_float, {"default"}},
     Builtin{"abs", filter_abs},
     Builtin{"items", filter_items},
