@@ -49,7 +49,7 @@ Result<Value> test_sequence(const Call& call) {
 Result<Value> test_callable(const Call& call) {
   // Jinja's undefined value can be called: that it is undefined is said then.
   return yes_or_no(call.self.is(Kind::kFunction) || call.self.is(Kind::kMacro) ||
-                   !call.self.is_defined());
+                   call.self.is(Kind::kMethod) || !call.self.is_defined());
 }
 
 template <bool wanted>

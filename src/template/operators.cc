@@ -105,23 +105,38 @@ std::size_t items_told_by(const Loop& loop, std::string_view name) {
   return counts ? std::numeric_limits<std::size_t>::max() : 0;
 }
 
-// What every dict of Python has, so that a key of that name cannot be reached with a dot.
-bool is_dict_method(std::string_view name) {
-  constexpr std::array<std::string_view, 11> kNames = {
-      "clear", "copy",    "fromkeys",   "get",    "items", "keys",
-      "pop",   "popitem", "setdefault", "update", "values"};
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+// The methods of Python's values; those that change one are undefined in a sandbox.
+constexpr std::array<std::string_view, 47> kTextMethods = {
+    "capitalize",   "casefold",    "center",    "count",      "encode",       "endswith",
+    "expandtabs",   "find",        "format",    "format_map", "index",        "isalnum",
+    "isalpha",      "isascii",     "isdecimal", "isdigit",    "isidentifier", "islower",
+    "isnumeric",    "isprintable", "isspace",   "istitle",    "isupper",      "join",
+    "ljust",        "lower",       "lstrip",    "maketrans",  "partition",    "removeprefix",
+    "removesuffix", "replace",     "rfind",     "rindex",     "rjust",        "rpartition",
+    "rsplit",       "rstrip",      "split",     "splitlines", "startswith",   "strip",
+    "swapcase",     "title",       "translate", "upper",      "zfill"};
+constexpr std::array<std::string_view, 6> kDictMethods = {"copy",  "fromkeys", "get",
+                                                          "items", "keys",     "values"};
+constexpr std::array<std::string_view, 5> kDictChanges = {"clear", "pop", "popitem", "setdefault",
+                                                          "update"};
+constexpr std::array<std::string_view, 3> kListMethods = {"copy", "count", "index"};
+
+template <typename Names>
+bool is_one_of(std::string_view name, const Names& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// A method that is named but not called is a value in Jinja; here it is refused.
-Result<Value> absent_attribute(const Value& value, std::string_view name) {
-  const bool method = value.is(Kind::kMapping) ? is_dict_method(name)
-                                               : find_method_or_null(value.kind(), name) != nullptr;
-  if (method) {
-    return Error{ErrorCode::kUnsupported,
-                 "the method ." + std::string(name) + " used as a value is not supported"};
-  }
-  return Value::undefined(name);
+bool has_method(const Value& value, std::string_view name) {
+  if (value.is(Kind::kMapping)) return is_one_of(name, kDictMethods);
+  if (value.is(Kind::kText)) return is_one_of(name, kTextMethods);
+  const bool is_list = value.is(Kind::kList) || value.is(Kind::kTuple);
+  return is_list && is_one_of(name, kListMethods) && !(value.is(Kind::kTuple) && name == "copy");
+}
+
+// What a value has where it has no item of this name: a method, which is there even if nobody calls
+// it.
+Value absent_attribute(const Value& value, std::string_view name) {
+  return has_method(value, name) ? Value::method(name) : Value::undefined(name);
 }
 
 }  // namespace
@@ -217,7 +232,9 @@ Result<Value> attribute(const Value& value, std::string_view name) {
       return type_error(described(value));
     case Kind::kMapping: {
       // Python looks for a method of the dict before it looks for a key.
-      if (is_dict_method(name)) return absent_attribute(value, name);
+      if (has_method(value, name) || is_one_of(name, kDictChanges)) {
+        return absent_attribute(value, name);
+      }
       const Value* found = value.mapping().find_or_null(name);
       return found != nullptr ? *found : Value::undefined(name);
     }

@@ -138,12 +138,9 @@ TEST(RenderingRefuses, WhatWouldBeAGuess) {
       {"{{ ['é'] }}",
        "unsupported: t.jinja:1: printing a list or dict that holds text beyond ASCII is not "
        "supported"},
-      {"{{ messages[0].items }}",
-       "unsupported: t.jinja:1: attribute .items: the method .items used as a value is not "
-       "supported"},
-      {"{{ messages[0].copy }}",
-       "unsupported: t.jinja:1: attribute .copy: the method .copy used as a value is not "
-       "supported"},
+      {"{{ messages[0].items }}", "unsupported: t.jinja:1: printing a method is not supported"},
+      {"{{ messages[0].items|tojson }}",
+       "invalid_argument: t.jinja:1: filter 'tojson': a method is not JSON"},
       {"{{ range(3) }}", "unsupported: t.jinja:1: printing a lazy sequence is not supported"},
       {"{{ '%s' % 1 }}", "unsupported: t.jinja:1: formatting text with % is not supported"},
       {"{{ {1: 2} }}", "unsupported: t.jinja:1: a dict with a key that is no str is not supported"},

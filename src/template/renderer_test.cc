@@ -253,5 +253,23 @@ TEST(Renderer, Literals) {
   });
 }
 
+// As Jinja finds it where there is no key of that name: a parameter without items has a method.
+TEST(Renderer, AMethodThatIsNamedIsThere) {
+  expect_all({
+      {"{{ deep.items is defined }}{{ deep['items'] is defined }}{% if deep.items %}y{% endif %}",
+       "TrueTruey"},
+      {"{{ deep['items']['type'] == 'string' }}{{ deep.items.type is defined }}", "FalseFalse"},
+      {"{{ deep.items is mapping }}{{ deep.items is string }}{{ deep.items is callable }}",
+       "FalseFalseTrue"},
+      {"{{ deep.items|default('x') == 'x' }}{{ deep.items in ['a'] }}", "FalseFalse"},
+      {"{{ {'items': 5}['items'] }}{{ {'items': 5}.items == 5 }}", "5False"},
+      {"{{ x.strip is defined }}{{ x.format is defined }}{{ x.strips is defined }}",
+       "TrueTrueFalse"},
+      {"{{ messages.index is defined }}{{ (1,).copy is defined }}", "TrueFalse"},
+      {"{{ deep.pop is defined }}{{ deep['update'] is defined }}{{ messages.append is defined }}",
+       "FalseFalseFalse"},
+  });
+}
+
 }  // namespace
 }  // namespace stemma

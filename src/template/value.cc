@@ -32,6 +32,8 @@ std::string_view kind_name(Kind kind) {
       return "function";
     case Kind::kMacro:
       return "macro";
+    case Kind::kMethod:
+      return "method";
   }
   return "value";
 }

@@ -35,6 +35,7 @@ enum class Kind : std::uint8_t {
   kLoop,
   kFunction,
   kMacro,
+  kMethod,  // of a value, that is named and not called
 };
 
 // The functions that a template finds among its globals.
@@ -94,6 +95,7 @@ class Value {
     result.macro_ = macro;
     return result;
   }
+  static Value method(std::string_view name) { return Value(Kind::kMethod, name); }
   static Value function(Function function) {
     return Value(Kind::kFunction, {}).with_integer(static_cast<std::int64_t>(function));
   }
@@ -107,7 +109,7 @@ class Value {
   bool is_number() const { return is_whole() || kind_ == Kind::kFloat; }
   bool is_sequence() const { return kind_ >= Kind::kList && kind_ <= Kind::kLazy; }
 
-  // The text, the name of an undefined value, or the digits of a wide integer.
+  // The text, the name of an undefined value or a method, or the digits of a wide integer.
   std::string_view text() const { return text_; }
   // REQUIRES: is_whole().
   std::int64_t integer() const {
