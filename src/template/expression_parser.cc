@@ -219,14 +219,11 @@ Result<ExpressionId> ExpressionParser::parse_primary() {
 }
 
 Result<ExpressionId> ExpressionParser::parse_name() {
-  if (reader_.at_name("caller")) names_caller_ = true;
+  note_call_name();
   if (reader_.next().kind == TokenKind::kOperator && reader_.next().text == "(") {
     return parse_call();
   }
   Expression literal = node(ExpressionKind::kLiteral);
-  if (in_macro_ && (reader_.at_name("varargs") || reader_.at_name("kwargs"))) {
-    return reader_.unsupported("the name " + std::string(reader_.current().text) + " in a macro");
-  }
   const std::string_view name = reader_.take().text;
   if (name == "true" || name == "True") {
     literal.literal = Value::boolean(true);
@@ -240,6 +237,12 @@ Result<ExpressionId> ExpressionParser::parse_name() {
     names_.read(name);
   }
   return add(std::move(literal));
+}
+
+void ExpressionParser::note_call_name() {
+  call_names_.caller |= reader_.at_name("caller");
+  call_names_.varargs |= reader_.at_name("varargs");
+  call_names_.kwargs |= reader_.at_name("kwargs");
 }
 
 Result<ExpressionId> ExpressionParser::parse_call() {

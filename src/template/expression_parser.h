@@ -31,10 +31,8 @@ class ExpressionParser {
   Result<ExpressionId> parse_or();
   // One or more with commas between them: a tuple if there is a comma.
   Result<ExpressionId> parse_tuple();
-  // Whether it is in a macro, where names mean arguments that no parameter takes; as it was before.
-  bool set_in_macro(bool in_macro) { return std::exchange(in_macro_, in_macro); }
-  // Whether the name caller was read; as it was before.
-  bool set_names_caller(bool names) { return std::exchange(names_caller_, names); }
+  // Which of these were read; as it was before.
+  CallNames set_call_names(CallNames names) { return std::exchange(call_names_, names); }
 
  private:
   Result<ExpressionId> parse_and();
@@ -47,6 +45,7 @@ class ExpressionParser {
   Result<ExpressionId> parse_postfix_and_filters();
   Result<ExpressionId> parse_primary();
   Result<ExpressionId> parse_name();
+  void note_call_name();
   Result<ExpressionId> parse_number();
   Result<ExpressionId> parse_string();
   Result<ExpressionId> parse_parentheses();
@@ -70,8 +69,7 @@ class ExpressionParser {
   Program& program_;
   SetNames& names_;
   int nesting_ = 0;
-  bool in_macro_ = false;
-  bool names_caller_ = false;
+  CallNames call_names_;
 };
 
 }  // namespace stemma::jinja

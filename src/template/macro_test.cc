@@ -53,6 +53,31 @@ TEST(Macro, ArgumentsThatItDoesNotTakeAreRefused) {
   EXPECT_EQ(rendered("{{ m(1) }}" + macro), where + "'m' is undefined");
 }
 
+TEST(Macro, ThatNamesThemTakesMoreArgumentsThanItHasParameters) {
+  expect_all({
+      {"{% macro m() %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(1, 2, a=3) }}{{ m() }}",
+       "(1, 2){'a': 3}(){}"},
+      {"{% macro m(a) %}{{ a }}{{ varargs|join(',') }}{% endmacro %}{{ m(1, 2, 3) }}{{ m(a=4) }}",
+       "12,34"},
+      {"{% macro m(a) %}{{ a }}{{ kwargs }}{% endmacro %}{{ m(1, b=2) }}{{ m(1, a=2) }}",
+       "1{'b': 2}1{'a': 2}"},
+      {"{% macro m(varargs, kwargs=1) %}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m(2) }}", "21"},
+      {"{% macro o() %}{% macro i() %}{{ varargs }}{% endmacro %}{{ i(5) }}{% endmacro %}"
+       "{{ o(1) }}",
+       "(5,)"},
+      {"{% macro m() %}{{ caller(1, 2) }}{% endmacro %}{% call(a) m() %}{{ a }}{{ varargs }}"
+       "{% endcall %}",
+       "1(2,)"},
+      {"{% macro m() %}{{ kwargs }}{{ caller() }}{% endmacro %}{% call m(b=1) %}x{% endcall %}",
+       "{'b': 1}x"},
+      {"{{ varargs }}{{ kwargs }}", ""},
+  });
+  EXPECT_EQ(rendered("{% macro m() %}{{ kwargs }}{% endmacro %}{{ m(1) }}"),
+            "invalid_argument: t.jinja:1: m(): at most 0 arguments are taken");
+  EXPECT_EQ(rendered("{% macro m() %}{{ varargs }}{% endmacro %}{{ m(a=1) }}"),
+            "invalid_argument: t.jinja:1: m(): there is no argument 'a' to be given");
+}
+
 TEST(Macro, SeesWhatIsSeenWhereItStands) {
   expect_all({
       {"{% set x=1 %}{% macro m() %}{{ x }}{% endmacro %}{{ m() }}{% set x=2 %}{{ m() }}", "12"},

@@ -300,12 +300,13 @@ Status StatementParser::parse_parameters(Statement& macro) {
 Status StatementParser::parse_macro_body(Statement& macro, Names ends) {
   STEMMA_RETURN_IF_ERROR(expect_statement_end());
   const int loops_around = std::exchange(loops_, 0);
-  const bool in_macro = expressions_.set_in_macro(true);
-  const bool named_caller = expressions_.set_names_caller(false);
+  const CallNames named_around = expressions_.set_call_names({});
   STEMMA_ASSIGN_OR_RETURN(macro.body, parse_body(ends));
-  expressions_.set_in_macro(in_macro);
-  macro.names_caller = expressions_.set_names_caller(named_caller);
-  if (macro.names_caller) expressions_.set_names_caller(true);
+  // What a macro within it names, it names too.
+  const CallNames& named = macro.call_names = expressions_.set_call_names({});
+  expressions_.set_call_names({.caller = named_around.caller || named.caller,
+                               .varargs = named_around.varargs || named.varargs,
+                               .kwargs = named_around.kwargs || named.kwargs});
   loops_ = loops_around;
   names_.close();
   reader_.take();  // the end

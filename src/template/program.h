@@ -102,10 +102,17 @@ struct Branch {
   std::vector<StatementId> body;
 };
 
+// Names by which a macro's body asks for what no parameter takes; it takes no other than it names.
+struct CallNames {
+  bool caller = false;   // the block of a {% call %}
+  bool varargs = false;  // arguments beyond the parameters
+  bool kwargs = false;   // named ones of no parameter
+};
+
 struct Statement {
   StatementKind kind = StatementKind::kText;
   std::int32_t line = 0;
-  bool names_caller = false;  // of a macro: whether a block may call it
+  CallNames call_names;  // of a macro
   std::string_view text;
   std::vector<std::string_view> names;
   ExpressionId value;

@@ -237,28 +237,44 @@ Result<Value> Renderer::call_macro(const Macro& macro, const Arguments& argument
   return text;
 }
 
+// What no parameter takes is bound to the names by which the body asks for it.
 Status Renderer::bind_arguments(const Statement& macro, const Arguments& arguments) {
   const auto& names = macro.names;
-  if (arguments.positional.size() > names.size()) {
+  const std::size_t taken = std::min(arguments.positional.size(), names.size());
+  const auto beyond = arguments.positional.subspan(taken);
+  if (!beyond.empty() && !macro.call_names.varargs) {
     return type_error("at most " + std::to_string(names.size()) + " arguments are taken");
   }
   Value caller = Value::undefined("caller");
+  std::vector<NamedValue> others;
   std::vector<std::optional<Value>> values(arguments.positional.begin(),
-                                           arguments.positional.end());
+                                           arguments.positional.end() - std::ssize(beyond));
   values.resize(names.size());
   for (const NamedValue& argument : arguments.named) {
     const auto at = static_cast<std::size_t>(std::find(names.begin(), names.end(), argument.name) -
                                              names.begin());
     if (at < names.size() && !values[at].has_value()) {
       values[at] = argument.value;
-    } else if (argument.name == "caller" && macro.names_caller) {
+    } else if (argument.name == "caller" && macro.call_names.caller) {
       caller = argument.value;
+    } else if (macro.call_names.kwargs) {
+      others.push_back(argument);
     } else {
       return type_error("there is no argument '" + std::string(argument.name) + "' to be given");
     }
   }
   scopes_.set("caller", caller);
-  // A default sees what was given and the defaults before it, and nothing outside of these names.
+  if (macro.call_names.varargs) {
+    scopes_.set("varargs", arena_.sequence(Kind::kTuple, {beyond.begin(), beyond.end()}));
+  }
+  if (macro.call_names.kwargs) scopes_.set("kwargs", arena_.mapping(std::move(others)));
+  return bind_parameters(macro, values);
+}
+
+// A default sees what was given and the defaults before it, and nothing outside of these names.
+Status Renderer::bind_parameters(const Statement& macro,
+                                 const std::vector<std::optional<Value>>& values) {
+  const auto& names = macro.names;
   for (std::size_t i = 0; i < names.size(); ++i) {
     scopes_.set(names[i], values[i].value_or(Value::undefined(names[i])));
   }

@@ -6,6 +6,7 @@
 // Not here:   expressions (evaluator.h), who calls it and with what (chat_template.h).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,6 +51,7 @@ class Renderer final : private MacroRenderer {
   Result<Value> call_macro(const Macro& macro, const Arguments& arguments) override;
   // The arguments of a call, in the macro's own scope.
   Status bind_arguments(const Statement& macro, const Arguments& arguments);
+  Status bind_parameters(const Statement& macro, const std::vector<std::optional<Value>>& values);
   Value macro_here(const Statement& node);
   // Binds one name, or several names to as many items.
   Status bind(const Statement& node, const Value& value);
