@@ -22,6 +22,13 @@ void set_functions(jinja::Scopes& scopes, const RenderOptions& options) {
   }
 }
 
+// REQUIRES: the texts outlive the rendering.
+Value list_of_texts(jinja::Arena& arena, const std::vector<std::string>& texts) {
+  std::vector<Value> items;
+  for (const std::string& text : texts) items.push_back(Value::text(text));
+  return arena.sequence(jinja::Kind::kList, std::move(items));
+}
+
 // Binds `name`, or says which of the caller's values cannot be one.
 Status set_json(jinja::Scopes& scopes, jinja::Arena& arena, std::string_view name,
                 const TemplateJson& json) {
@@ -106,6 +113,9 @@ Result<std::string> ChatTemplate::render_whole(const TemplateJson& messages,
   if (bos_token) scopes.set("bos_token", Value::text(*bos_token));
   if (eos_token) scopes.set("eos_token", Value::text(*eos_token));
   for (const auto& [name, text] : own.others) scopes.set(name, Value::text(text));
+  if (!own.additional.empty()) {
+    scopes.set("additional_special_tokens", list_of_texts(arena, own.additional));
+  }
   STEMMA_RETURN_IF_ERROR(set_json(scopes, arena, "messages", messages));
   STEMMA_RETURN_IF_ERROR(set_json(scopes, arena, "tools", options.tools));
   scopes.set("documents", Value::none());

@@ -52,8 +52,9 @@ struct SpecialTokens {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
   // Those that templates alone read, by their names there: unk_token, sep_token, pad_token,
-  // cls_token, mask_token.
+  // cls_token, mask_token, and those of extra_special_tokens.
   std::vector<std::pair<std::string, std::string>> others = {};
+  std::vector<std::string> additional = {};  // additional_special_tokens
 };
 
 class ChatTemplate {

@@ -317,6 +317,17 @@ TEST_F(LoadChatTemplate, TheOtherTokensThatTheModelNamesAreFoundToo) {
   EXPECT_EQ(load_and_render(), "<unk><pad>False");
 }
 
+TEST_F(LoadChatTemplate, SoAreThoseWithoutANameOrWithOneOfTheModelsOwn) {
+  write("tokenizer_config.json",
+        R"({"additional_special_tokens": ["<a>", {"content": "<b>"}],
+            "extra_special_tokens": {"image_token": "<image>"}})");
+  write("chat_template.jinja", "{{ additional_special_tokens|join(' ') }}{{ image_token }}");
+  EXPECT_EQ(load_and_render(), "<a> <b><image>");
+  write("tokenizer_config.json", R"({"additional_special_tokens": []})");
+  write("chat_template.jinja", "{{ additional_special_tokens is defined }}");
+  EXPECT_EQ(load_and_render(), "False");
+}
+
 TEST_F(LoadChatTemplate, OfAListTheDefaultIsTaken) {
   write("tokenizer_config.json",
         R"({"chat_template": [{"name": "tool_use", "template": "t"},

@@ -28,16 +28,22 @@ Result<TemplateJson> read_config(const std::filesystem::path& path) {
 }
 
 // A special token: a text, or an object with the text in its field content.
+Result<std::string> token_text(const TemplateJson& token, const std::filesystem::path& path,
+                               std::string_view field) {
+  const TemplateJson* text = &token;
+  if (token.is_object() && token.contains("content")) text = &token["content"];
+  if (!text->is_string())
+    return field_error(path, field, "neither a text nor an object with content");
+  return text->get<std::string>();
+}
+
 Result<std::optional<std::string>> special_token(const TemplateJson& config,
                                                  const std::filesystem::path& path,
                                                  const char* field) {
   const auto found = config.find(field);
   if (found == config.end() || found->is_null()) return std::optional<std::string>();
-  const TemplateJson* text = &*found;
-  if (found->is_object() && found->contains("content")) text = &(*found)["content"];
-  if (!text->is_string())
-    return field_error(path, field, "neither a text nor an object with content");
-  return std::optional<std::string>(text->get<std::string>());
+  STEMMA_ASSIGN_OR_RETURN(std::string text, token_text(*found, path, field));
+  return std::optional<std::string>(std::move(text));
 }
 
 // A template as it was written, and what errors call it.
@@ -110,6 +116,21 @@ Result<SpecialTokens> special_tokens_of(const TemplateJson& config,
        {"unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
     STEMMA_ASSIGN_OR_RETURN(auto token, special_token(config, path, name));
     if (token) tokens.others.emplace_back(name, *std::move(token));
+  }
+  if (const auto named = config.find("extra_special_tokens");
+      named != config.end() && named->is_object()) {
+    for (const auto& [name, token] : named->items()) {
+      STEMMA_ASSIGN_OR_RETURN(std::string text, token_text(token, path, "extra_special_tokens"));
+      tokens.others.emplace_back(name, std::move(text));
+    }
+  }
+  if (const auto listed = config.find("additional_special_tokens");
+      listed != config.end() && listed->is_array()) {
+    for (const TemplateJson& token : *listed) {
+      STEMMA_ASSIGN_OR_RETURN(std::string text,
+                              token_text(token, path, "additional_special_tokens"));
+      tokens.additional.push_back(std::move(text));
+    }
   }
   return tokens;
 }
