@@ -1,5 +1,6 @@
 #include "model/json_text.h"
 
+#include <charconv>
 #include <cmath>
 #include <type_traits>
 #include <unordered_map>
@@ -159,6 +160,20 @@ Result<Json> parse_json_value(std::string_view text, std::string_view file_name,
 Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, std::string_view file_name,
                                                   const JsonLimits& limits) {
   return parse_within<nlohmann::ordered_json>(text, std::string(file_name), limits);
+}
+
+bool narrow_wide_integers(nlohmann::ordered_json& json) {
+  if (json.is_structured()) {
+    bool any = false;
+    for (nlohmann::ordered_json& inner : json) any = narrow_wide_integers(inner) || any;
+    return any;
+  }
+  if (!json.is_binary()) return false;
+  const std::string digits(json.get_binary().begin(), json.get_binary().end());
+  double nearest = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), nearest);
+  json = nearest;
+  return true;
 }
 
 Result<Json> parse_json_object(std::string_view text, std::string_view file_name,

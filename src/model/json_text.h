@@ -42,6 +42,9 @@ Result<nlohmann::json> parse_json_value(std::string_view text, std::string_view 
 Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, std::string_view file_name,
                                                   const JsonLimits& limits);
 
+// Integers that were kept as their digits become the nearest doubles. Whether there were any.
+bool narrow_wide_integers(nlohmann::ordered_json& json);
+
 // Parses an object; kCorrupt too if the text is another value.
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file_name,
                                          const JsonLimits& limits);

@@ -67,6 +67,17 @@ TEST(JsonText, IntegersBeyond64BitsAreDoublesUnlessTheirDigitsAreKept) {
   EXPECT_EQ((*kept)[3], 1e30);
 }
 
+TEST(JsonText, DigitsThatWereKeptBecomeDoublesAgain) {
+  const std::string text = R"({"a":[1,{"b":36893488147419103232}],"c":"x","d":-1e30})";
+  auto kept = parse_ordered_json(text, "f", {.keeps_wide_integers = true});
+  const auto rounded = parse_ordered_json(text, "f", {});
+  ASSERT_TRUE(kept.ok() && rounded.ok());
+  EXPECT_NE(*kept, *rounded);
+  EXPECT_TRUE(narrow_wide_integers(*kept));
+  EXPECT_EQ(*kept, *rounded);
+  EXPECT_FALSE(narrow_wide_integers(*kept));
+}
+
 TEST(JsonText, NamesThatRepeatCostNoSearch) {
   std::string text = "{\"0\":0";
   for (int i = 1; i < 100'000; ++i) text += ",\"" + std::to_string(i) + "\":0";

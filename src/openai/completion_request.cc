@@ -237,7 +237,9 @@ void read_tools(FieldReader& fields, std::optional<ApiError>& fault, CompletionR
       check_tool(tool, item_path("tools", i), fault);
     }
   }
-  if (!tools->empty() && !none) request.tools = *tools;
+  if (tools->empty() || none) return;
+  request.tools = *tools;
+  if (narrow_wide_integers(request.tools)) request.tools_in_prompt = *tools;
 }
 
 void read_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
@@ -292,16 +294,25 @@ RenderOptions render_options_of(const CompletionRequest& request) {
   RenderOptions options;
   options.add_generation_prompt = request.add_generation_prompt;
   options.continue_final_message = request.continue_final_message;
-  options.tools = request.tools;
+  const bool print_otherwise = !request.tools_in_prompt.is_null();
+  options.tools = print_otherwise ? request.tools_in_prompt : request.tools;
   options.extra = request.template_extra;
   return options;
 }
 
+void narrow_all_but_tools(TemplateJson& body) {
+  for (auto& [name, value] : body.get_ref<TemplateJson::object_t&>()) {
+    if (name != "tools") narrow_wide_integers(value);
+  }
+}
+
 ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max) {
-  const JsonLimits limits = {.text_bytes_max = bytes_max, .depth_max = 64, .fields_max = 512};
+  const JsonLimits limits = {
+      .text_bytes_max = bytes_max, .depth_max = 64, .fields_max = 512, .keeps_wide_integers = true};
   Result<TemplateJson> parsed = parse_ordered_json(body, "body", limits);
   if (!parsed.ok()) return field_error("", parsed.error().detail);
   if (!parsed->is_object()) return field_error("", "body: must be a JSON object");
+  narrow_all_but_tools(*parsed);
   return std::move(parsed).value();
 }
 

@@ -65,6 +65,7 @@ struct CompletionRequest {
   // Of a chat: its messages as templates read them (contents are texts), and what else they print.
   TemplateJson messages;
   TemplateJson tools;             // null: none, or none may be called
+  TemplateJson tools_in_prompt;   // where they print otherwise: integers beyond 64 bits; else null
   bool calls_in_parallel = true;  // parallel_tool_calls: an answer may call more than one
   ToolChoice tool_choice;         // not forced where there are no tools
   TemplateJson template_extra;
@@ -115,8 +116,13 @@ ApiResult<CompletionRequest> read_completion_request(CompletionKind kind, std::s
 ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const TemplateJson& body,
                                                    const RequestRules& rules);
 
-// A body of JSON that is an object, strictly parsed, or the fault to tell.
+// A body of JSON that is an object, strictly parsed, or the fault to tell. In its `tools` integers
+// beyond 64 bits are kept (JsonLimits::keeps_wide_integers).
 ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max);
+
+// Only tools keep integers beyond 64 bits: what is read of the others are doubles.
+// REQUIRES: body is an object.
+void narrow_all_but_tools(TemplateJson& body);
 
 // The fields of a chat that say what its text is: messages, tools, what templates are told, and
 // how it ends.

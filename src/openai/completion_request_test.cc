@@ -236,6 +236,22 @@ TEST(CompletionRequest, PromptsAreTextsOrTokens) {
   EXPECT_EQ(fault_of(completion(R"("prompt":["x","y"],"n":100)")), "prompt");
 }
 
+// Whoever reads a schema reads numbers; a template prints what the client wrote.
+TEST(CompletionRequest, ToolsArePrintedWithTheIntegersThatTheyWereWrittenWith) {
+  const std::string tools =
+      R"([{"function":{"name":"f","parameters":{"maximum":36893488147419103232}}}])";
+  const CompletionRequest request =
+      accepted(chat(R"("seed":1,"temperature":1.0,"tools":)" + tools));
+  EXPECT_EQ(request.tools, TemplateJson::parse(tools));
+  const auto chat_template =
+      ChatTemplate::parse("{{ tools[0].function.parameters.maximum }}", "t.jinja");
+  ASSERT_TRUE(chat_template.ok());
+  EXPECT_EQ(*chat_template->render(request.messages, render_options_of(request)),
+            "36893488147419103232");
+  EXPECT_TRUE(accepted(chat(R"("tools":[{"function":{"name":"f"}}])")).tools_in_prompt.is_null());
+  EXPECT_EQ(fault_of(chat(R"("seed":36893488147419103232)")), "seed");
+}
+
 TEST(JsonBody, IsOneStrictObject) {
   std::string wide = "{";
   for (int i = 0; i < 600; ++i) wide += (i > 0 ? "," : "") + ("\"k" + std::to_string(i) + "\":1");

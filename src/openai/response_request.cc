@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/json_text.h"
 #include "openai/completion_answer.h"
 #include "openai/field_reader.h"
 
@@ -267,7 +268,9 @@ std::string repeated(const Json& body, const CompletionRequest& request) {
   };
   const auto repeat = [&](const char* name, const Json& absent) {
     const auto found = body.find(name);
-    add(name, found == body.end() || found->is_null() ? absent : *found);
+    Json value = found == body.end() || found->is_null() ? absent : *found;
+    narrow_wide_integers(value);
+    add(name, value);
   };
   repeat("instructions", nullptr);
   repeat("max_output_tokens", nullptr);

@@ -160,6 +160,18 @@ TEST(ResponseRequest, AnAnswerRepeatsWhatWasAsked) {
       R"("tool_choice":"auto","tools":[],"top_p":1.0})");
 }
 
+TEST(ResponseRequest, ToolsArePrintedWithTheIntegersThatTheyWereWrittenWith) {
+  const CompletionRequest request =
+      accepted(R"("input":"x","tools":[{"type":"function","name":"f",)"
+               R"("parameters":{"const":36893488147419103232}}])");
+  const std::string_view kNumber = "36893488147419103232";
+  const auto printed = ChatTemplate::parse("{{ tools[0].function.parameters.const }}", "t.jinja");
+  ASSERT_TRUE(printed.ok());
+  EXPECT_EQ(*printed->render(request.messages, render_options_of(request)), kNumber);
+  EXPECT_EQ(TemplateJson::parse(request.response)["tools"][0]["parameters"]["const"],
+            36893488147419103232.0);
+}
+
 // Not as floats, nor as the nearest ones that are sampled with.
 TEST(ResponseRequest, AnAnswerRepeatsNumbersAsTheyWereWritten) {
   const TemplateJson given = repeated_of(accepted(R"("input":"x","temperature":0.7,"top_p":0)"));

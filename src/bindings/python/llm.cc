@@ -83,8 +83,10 @@ class LocalEngine {
   }
   // What the server reads of a chat: messages, tools, what templates are told, and how it ends.
   std::vector<TokenId> encode_chat(const std::string& json) const {
-    const TemplateJson chat = value_of(parse_ordered_json(json, "chat", {.depth_max = 64}));
+    TemplateJson chat =
+        value_of(parse_ordered_json(json, "chat", {.depth_max = 64, .keeps_wide_integers = true}));
     if (!chat.is_object()) refuse("chat: must be an object");
+    narrow_all_but_tools(chat);
     return in_turn(*core_, true, [&] {
       core_->check_open();
       std::optional<ApiError> fault;
