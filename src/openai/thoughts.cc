@@ -9,20 +9,30 @@ namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
 
+// Qwen's, DeepSeek's and others'; Magistral's; Seed's; EXAONE's.
+constexpr ThoughtMarks kAllMarks[] = {{"<think>", "</think>"},
+                                      {"[THINK]", "[/THINK]"},
+                                      {"<seed:think>", "</seed:think>"},
+                                      {"<thought>", "</thought>"}};
+
 void drop_before(std::string& text, std::string_view dropped) {
   text.erase(0, std::min(text.find_first_not_of(dropped), text.size()));
 }
 
 }  // namespace
 
-bool thinks(std::string_view chat_template) {
-  return chat_template.find(kThoughtsEnd) != kNone;
+// Templates that take thoughts out of earlier answers may name the end alone.
+std::optional<ThoughtMarks> thought_marks_of(std::string_view chat_template) {
+  for (const ThoughtMarks& marks : kAllMarks) {
+    if (chat_template.find(marks.end) != kNone) return marks;
+  }
+  return std::nullopt;
 }
 
-ThoughtPlace thought_place_behind(std::string_view prompt) {
+ThoughtPlace thought_place_behind(std::string_view prompt, const ThoughtMarks& marks) {
   const std::string_view text = without_space_behind(prompt);
-  if (text.ends_with(kThoughtsBegin)) return ThoughtPlace::kInside;
-  return text.ends_with(kThoughtsEnd) ? ThoughtPlace::kBehind : ThoughtPlace::kBefore;
+  if (text.ends_with(marks.begin)) return ThoughtPlace::kInside;
+  return text.ends_with(marks.end) ? ThoughtPlace::kBehind : ThoughtPlace::kBefore;
 }
 
 void ThoughtReader::push(std::string_view piece, ThoughtText& out) {
@@ -35,10 +45,10 @@ void ThoughtReader::push(std::string_view piece, ThoughtText& out) {
 // An answer that begins with anything else is only text, white space included.
 void ThoughtReader::begin() {
   const std::string_view text = without_space_before(held_);
-  if (text.starts_with(kThoughtsBegin)) {
-    held_.erase(0, held_.size() - text.size() + kThoughtsBegin.size());
+  if (text.starts_with(marks_.begin)) {
+    held_.erase(0, held_.size() - text.size() + marks_.begin.size());
     place_ = ThoughtPlace::kInside;
-  } else if (!kThoughtsBegin.starts_with(text)) {
+  } else if (!marks_.begin.starts_with(text)) {
     place_ = ThoughtPlace::kBehind;
     has_text_ = true;
   }
@@ -47,13 +57,13 @@ void ThoughtReader::begin() {
 void ThoughtReader::go_on(ThoughtText& out) {
   has_thought_ = true;
   if (!has_text_) drop_before(held_, kMarkSpace);
-  const std::size_t end = held_.find(kThoughtsEnd);
+  const std::size_t end = held_.find(marks_.end);
   const std::string_view known = end == kNone
-                                     ? decided_before(held_, kThoughtsEnd)
+                                     ? decided_before(held_, marks_.end)
                                      : without_space_behind(std::string_view(held_).substr(0, end));
   out.thoughts += known;
   has_text_ = has_text_ || !known.empty();
-  held_.erase(0, end == kNone ? known.size() : end + kThoughtsEnd.size());
+  held_.erase(0, end == kNone ? known.size() : end + marks_.end.size());
   if (end == kNone) return;
   place_ = ThoughtPlace::kBehind;
   has_text_ = false;

@@ -1,6 +1,7 @@
 // Thoughts: what a model writes for itself before its answer, taken out of it: "<think>", the
-// thoughts, "</think>", as models with such chat templates do. White space beside the marks is
-// dropped; before an answer that has a form only line breaks are, as one may begin with spaces.
+// thoughts, "</think>", or others' marks, as models with such chat templates do. White space beside
+// the marks is dropped; before an answer that has a form only line breaks are, as one may begin
+// with spaces.
 //
 // Thread:     one answer, one reader.
 // Memory:     the text held back: what may be a mark, or white space before one.
@@ -10,16 +11,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace stemma {
 
-inline constexpr std::string_view kThoughtsBegin = "<think>";
-inline constexpr std::string_view kThoughtsEnd = "</think>";
+// What is around them.
+struct ThoughtMarks {
+  std::string_view begin = "<think>";
+  std::string_view end = "</think>";
+};
 
-// Whether a model with this chat template thinks.
-bool thinks(std::string_view chat_template);
+// Those of a model with this chat template; nullopt: it does not think.
+std::optional<ThoughtMarks> thought_marks_of(std::string_view chat_template);
 
 // Where an answer begins.
 enum class ThoughtPlace : std::uint8_t {
@@ -29,7 +34,7 @@ enum class ThoughtPlace : std::uint8_t {
 };
 
 // That of an answer behind this prompt, or its end, of a model that thinks.
-ThoughtPlace thought_place_behind(std::string_view prompt);
+ThoughtPlace thought_place_behind(std::string_view prompt, const ThoughtMarks& marks = {});
 
 // What a piece of an answer thinks, and says.
 struct ThoughtText {
@@ -40,8 +45,11 @@ struct ThoughtText {
 // Takes an answer in pieces. What comes out does not depend on how it was cut.
 class ThoughtReader {
  public:
-  explicit ThoughtReader(ThoughtPlace place, bool has_form = false)
-      : place_(place), has_form_(has_form), has_text_(place == ThoughtPlace::kBehind) {}
+  explicit ThoughtReader(ThoughtPlace place, bool has_form = false, const ThoughtMarks& marks = {})
+      : place_(place),
+        has_form_(has_form),
+        marks_(marks),
+        has_text_(place == ThoughtPlace::kBehind) {}
 
   // Appends to `out` what is known now. REQUIRES: not finished.
   void push(std::string_view piece, ThoughtText& out);
@@ -61,6 +69,7 @@ class ThoughtReader {
 
   ThoughtPlace place_;
   bool has_form_;
+  ThoughtMarks marks_;
   std::string held_;
   bool has_thought_ = false;
   bool has_text_;  // of thoughts, or behind them: white space counts from now on

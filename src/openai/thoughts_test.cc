@@ -102,9 +102,29 @@ TEST(Thoughts, APromptSaysWhereItsAnswerBegins) {
   EXPECT_EQ(thought_place_behind("<think>\n\n</think>\n\n"), ThoughtPlace::kBehind);
 }
 
-TEST(Thoughts, ATemplateSaysWhetherItsModelThinks) {
-  EXPECT_TRUE(thinks("{{ content.split('</think>')[-1] }}"));
-  EXPECT_FALSE(thinks("{{ message.content }}"));
+TEST(Thoughts, ATemplateSaysWhetherItsModelThinksAndInWhichMarks) {
+  const auto begin_of = [](std::string_view chat_template) {
+    return thought_marks_of(chat_template).value_or(ThoughtMarks{"none", ""}).begin;
+  };
+  EXPECT_EQ(begin_of("{{ content.split('</think>')[-1] }}"), "<think>");
+  EXPECT_EQ(begin_of("{{ '[THINK]' + block['thinking'] + '[/THINK]' }}"), "[THINK]");
+  EXPECT_EQ(begin_of("{% set end = '</seed:think>' %}"), "<seed:think>");
+  EXPECT_EQ(begin_of("{{ content.split('</thought>')[-1] }}"), "<thought>");
+  EXPECT_EQ(begin_of("{{ message.content }}"), "none");
+}
+
+TEST(Thoughts, MayHaveOtherMarks) {
+  const ThoughtMarks marks = {"[THINK]", "[/THINK]"};
+  EXPECT_EQ(thought_place_behind("[INST]Where?[/INST]", marks), ThoughtPlace::kBefore);
+  EXPECT_EQ(thought_place_behind("[/INST][THINK]", marks), ThoughtPlace::kInside);
+  EXPECT_EQ(thought_place_behind("[/INST][THINK][/THINK]\n", marks), ThoughtPlace::kBehind);
+  ThoughtReader reader(ThoughtPlace::kBefore, /*has_form=*/false, marks);
+  ThoughtText read;
+  for (const char* const piece : {"[TH", "INK]I ", "look</think>. [", "/THINK]", "\nThe sea."}) {
+    reader.push(piece, read);
+  }
+  EXPECT_EQ(read.thoughts, "I look</think>.");
+  EXPECT_EQ(read.text, "The sea.");
 }
 
 }  // namespace

@@ -196,16 +196,17 @@ Result<Part> add_form(const CompletionRequest& request,
 }
 
 // Behind the mark models put an empty line at most. Spaces are the form's.
-Result<Part> add_thoughts(ThoughtPlace place, Part form, ByteGrammar& grammar) {
+Result<Part> add_thoughts(ThoughtPlace place, Part form, ByteGrammar& grammar,
+                          const ThoughtMarks& marks) {
   if (place == ThoughtPlace::kBehind) return form;
-  const std::string end(kThoughtsEnd);
+  const std::string end(marks.end);
   const Part text = grammar.rule();
   STEMMA_RETURN_IF_ERROR(define_free_text(text, {.ends = {end}}, grammar));
   const Part answer = grammar.rule(form);
   const Part thoughts = grammar.sequence(
       {text, grammar.text(end), grammar.repeated(grammar.one_of("\r\n"), 0, 4), answer});
   if (place == ThoughtPlace::kInside) return thoughts;
-  return grammar.either({answer, grammar.sequence({grammar.text(kThoughtsBegin), thoughts})});
+  return grammar.either({answer, grammar.sequence({grammar.text(marks.begin), thoughts})});
 }
 
 }  // namespace stemma

@@ -35,6 +35,6 @@ Result<ByteGrammar::Part> add_form(const CompletionRequest& request,
 
 // The form, behind what is left of thoughts.
 Result<ByteGrammar::Part> add_thoughts(ThoughtPlace place, ByteGrammar::Part form,
-                                       ByteGrammar& grammar);
+                                       ByteGrammar& grammar, const ThoughtMarks& marks = {});
 
 }  // namespace stemma

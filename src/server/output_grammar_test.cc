@@ -441,7 +441,7 @@ TEST(OutputGrammar, AFormBehindThoughtsHasNoMore) {
 // Parts of the mark, one behind the other.
 TEST(OutputGrammar, ThoughtsAreAnyTextWithoutTheMark) {
   ByteAutomaton automaton = digits_behind(ThoughtPlace::kInside);
-  const std::string mark(kThoughtsEnd);
+  const std::string mark(ThoughtMarks().end);
   for (std::size_t kept = 0; kept < mark.size(); ++kept) {
     for (std::size_t again = 0; again < mark.size(); ++again) {
       const std::string thoughts = mark.substr(0, kept) + mark.substr(0, again) + "<";

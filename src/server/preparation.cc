@@ -89,7 +89,7 @@ Preparation::Preparation(const ServedModel& model, std::string model_name, std::
 Preparation::Shown Preparation::shown_by(const ChatTemplate& chat) {
   Shown shown = {.call_style = tool_call_style_of(chat.source()),
                  .spelling = {},
-                 .thinks = stemma::thinks(chat.source())};
+                 .thought_marks = thought_marks_of(chat.source())};
   if (shown.call_style.has_value()) {
     shown.spelling = spelling_of(*shown.call_style, chat.source());
   }
@@ -279,10 +279,11 @@ void Preparation::cut(const CompletionRequest& request, std::vector<TokenId>& pr
 ThoughtPlace Preparation::thoughts_of(const CompletionRequest& request,
                                       std::span<const TokenId> prompt) const {
   constexpr std::size_t kTokens = 16;
-  const bool may_think = shown_to(request).thinks && request.kind == CompletionKind::kChat &&
+  const std::optional<ThoughtMarks>& marks = shown_to(request).thought_marks;
+  const bool may_think = marks.has_value() && request.kind == CompletionKind::kChat &&
                          request.separates_thoughts && !request.continue_final_message;
   if (!may_think) return ThoughtPlace::kBehind;
-  return thought_place_behind(text_of(prompt.last(std::min(prompt.size(), kTokens))));
+  return thought_place_behind(text_of(prompt.last(std::min(prompt.size(), kTokens))), *marks);
 }
 
 // A tenant's forms are its own: time would tell others whether theirs is one of them.
@@ -293,7 +294,8 @@ ApiResult<OwnedConstraint> Preparation::constraint_of(const CompletionRequest& r
   if (!has_form(request, spelling)) return OwnedConstraint();
   const auto write = [&](ByteGrammar& grammar) -> Result<ByteGrammar::Part> {
     STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part form, add_form(request, spelling, grammar));
-    return add_thoughts(thoughts, form, grammar);
+    const auto marks = shown_to(request).thought_marks.value_or(ThoughtMarks());
+    return add_thoughts(thoughts, form, grammar, marks);
   };
   Result<OwnedConstraint> constraint =
       model_.grammars().open(form_key(request, thoughts, caller.tenant), write);
@@ -406,6 +408,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);
     PromptJob& made = prepared.job.prompts.emplace_back(std::get<PromptJob>(std::move(job)));
     made.thoughts = thoughts;
+    made.thought_marks = shown_to(request).thought_marks.value_or(ThoughtMarks());
     made.spec.constraint = std::get<OwnedConstraint>(constraint);
   }
   if (auto fault = check_prompt_logprobs(request, prepared.job)) return *std::move(fault);

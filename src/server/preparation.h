@@ -86,7 +86,7 @@ class Preparation {
   struct Shown {
     std::optional<ToolCallStyle> call_style;  // none: answers are only text
     std::optional<ToolCallSpelling> spelling;
-    bool thinks = false;  // before it answers
+    std::optional<ThoughtMarks> thought_marks;  // of what it thinks before it answers
   };
   static Shown shown_by(const ChatTemplate& chat);
   const Shown& shown_to(const CompletionRequest& request) const {

@@ -16,7 +16,8 @@ constexpr std::chrono::milliseconds kIdleBriefly(5);
 
 std::optional<ThoughtReader> reader_of(const PromptJob& prompt) {
   if (prompt.thoughts == ThoughtPlace::kBehind) return std::nullopt;
-  return ThoughtReader(prompt.thoughts, prompt.spec.constraint.get() != nullptr);
+  return ThoughtReader(prompt.thoughts, prompt.spec.constraint.get() != nullptr,
+                       prompt.thought_marks);
 }
 
 }  // namespace

@@ -14,9 +14,15 @@
 
 namespace stemma {
 
-inline constexpr std::array<std::string_view, 16> kAnswerMarks = {
+inline constexpr std::array<std::string_view, 22> kAnswerMarks = {
     "<think>",
     "</think>",
+    "[THINK]",
+    "[/THINK]",
+    "<seed:think>",
+    "</seed:think>",
+    "<thought>",
+    "</thought>",
     "<tool_call>",
     "</tool_call>",
     "<arg_key>",

@@ -39,14 +39,14 @@ after(async () => {
 
 const asked = (script, fields) => ({ model, temperature: 0, messages: [{ role: "user", content: script }], ...fields });
 
-async function whole(script, fields = {}) {
-  const { choices: [choice], usage } = await client.chat.completions.create(asked(script, fields));
+async function whole(script, fields = {}, by = client) {
+  const { choices: [choice], usage } = await by.chat.completions.create(asked(script, fields));
   return { ...choice, usage, tokens: choice.logprobs?.content.map(({ token }) => token) };
 }
 
 // The pieces of a stream put together, as clients do.
-async function streamed(script, fields = {}) {
-  const stream = await client.chat.completions.create({ ...asked(script, fields), stream: true, stream_options: { include_usage: true } });
+async function streamed(script, fields = {}, by = client) {
+  const stream = await by.chat.completions.create({ ...asked(script, fields), stream: true, stream_options: { include_usage: true } });
   const all = { message: { content: null }, finish_reason: null, usage: null, tokens: [] };
   for await (const { choices: [choice], usage } of stream) {
     all.usage = usage ?? all.usage;
@@ -159,6 +159,26 @@ test("what comes before thoughts is no text, nor are its logprobs the text's", a
   for (const { output } of [whole, streamed]) {
     assert.deepEqual(output.map((item) => [item.type, item.content[0].text]), [["reasoning", "hm"], ["message", "yes"]]);
     assert.deepEqual(output[1].content[0].logprobs.map(({ token }) => token), ["yes"]);
+  }
+});
+
+// As Magistral's, which are special tokens.
+test("thoughts may be between other marks", async () => {
+  const place = mkdtempSync(join(tmpdir(), "stemma-thoughts-"));
+  const template = "{% if false %}[THINK][/THINK]{% endif %}{{ messages[-1]['content'] }}";
+  const script = ["[THINK]", "I look", ".</think>", "[/THINK]", "The", " sea."];
+  writeScriptedModel(place, { scripts: { "<sea>": script }, template, special: ["[THINK]", "[/THINK]"] });
+  const other = await clientOf("--model", place);
+  try {
+    for (const ask of [whole, streamed]) {
+      const { message } = await ask("<sea>", { model: undefined }, other.client);
+      assert.deepEqual([message.reasoning_content, message.content], ["I look.</think>", "The sea."]);
+    }
+    const { choices: [together] } = await other.client.chat.completions.create(asked("<sea>", { model: undefined, separate_reasoning: false }));
+    assert.equal(together.message.content, script.join(""));
+  } finally {
+    assert.equal(await other.server.stop(), 0);
+    rmSync(place, { recursive: true });
   }
 });
 
