@@ -100,6 +100,7 @@ std::size_t JsonValueSearch::find_end(std::string_view json) {
       ++at_;
     } else if (byte == '"') {
       in_text_ = !in_text_;
+      if (!in_text_ && depth_ == 0) return ++at_;
     } else if (in_text_) {
       is_broken_ = byte == '\n';
     } else if (byte == '{' || byte == '[') {

@@ -32,7 +32,7 @@ std::size_t end_of_json_value(std::string_view json, std::size_t at);
 // of one; nullopt: it says none, is none, or has a member twice.
 std::optional<ToolCall> call_of_object(std::string_view text);
 
-// Looks for the end of an object or an array, however it comes.
+// Looks for the end of an object, an array or a text, however it comes.
 class JsonValueSearch {
  public:
   // Where it ends; npos: it has not come. REQUIRES: `json` begins with the value, as at the last

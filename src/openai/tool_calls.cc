@@ -202,8 +202,7 @@ ToolCallReader::ToolCallReader(ToolCallStyle style, const ToolTypes& types)
 void ToolCallReader::push(std::string_view piece, ToolCallText& out) {
   held_ += piece;
   if (style_ == ToolCallStyle::kBare) {
-    const std::size_t begin = held_.find_first_not_of(kMarkSpace);
-    is_plain_ = is_plain_ || (begin != kNone && held_[begin] != '{');
+    is_plain_ = is_plain_ || !bare_calls_.may_be_calls(held_);
     if (is_plain_) give_text(std::exchange(held_, {}), out);
     return;
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "grammar/marked_members.h"
+#include "openai/bare_calls.h"
 #include "openai/call_json.h"
 #include "openai/listed_calls.h"
 #include "openai/text_marks.h"
@@ -100,8 +101,9 @@ class ToolCallReader {
   std::optional<XmlCallReader> xml_call_;  // of held(), in a call of such a style
   std::optional<ListedCallReader> listed_calls_;
   bool in_call_ = false;
-  bool after_call_ = false;  // nothing but white space came since
-  bool is_plain_ = false;    // a bare style's answer that is no call
+  bool after_call_ = false;    // nothing but white space came since
+  BareCallSearch bare_calls_;  // of a bare style's answer
+  bool is_plain_ = false;      // it is no call
 };
 
 }  // namespace stemma

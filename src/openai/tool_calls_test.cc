@@ -153,6 +153,7 @@ TEST(BareCalls, ThatAreNoneStayText) {
   for (const char* const answer : {
            " {",
            "{\"weather\": \"fine\"}",
+           R"({"weather": "fine", "name": "look", "parameters": {}})",
            R"({"name": "look", "parameters": {}} is what I would call)",
            R"(I call {"name": "look", "parameters": {}})",
            R"({"name": "look", "parameters": {)",
@@ -169,6 +170,43 @@ TEST(BareCalls, HoldBackNoOtherText) {
   EXPECT_EQ(out.text, " The");
   reader.push(" {", out);
   EXPECT_EQ(out.text, " The {");
+}
+
+// At the last byte of each of these it is known to be none.
+TEST(BareCalls, AreHeldBackAsLongAsTheyMayBeSome) {
+  for (const std::string_view answer : {
+           "x",
+           "{}",
+           "{1",
+           "{\"names",
+           "{ \"w",
+           "{\"name\" \"",
+           "{\"name\": 1",
+           "{\"name\": {",
+           "{\"name\": \"Bob\"}",
+           "{\"name\": \"Bob\", \"a\"",
+           "{\"name\": \"Bob\n",
+           "{\"parameters\": [",
+           "{\"parameters\": {}}",
+           "{\"name\": \"go\", \"arguments\": {}, \"x\": {{}}}",
+           "{\"name\": \"go\", \"arguments\": {}} x",
+           "{\"name\": \"go\", \"arguments\": {}};;",
+       }) {
+    ToolCallReader reader(ToolCallStyle::kBare, tool_types());
+    ToolCallText out;
+    reader.push(answer.substr(0, answer.size() - 1), out);
+    EXPECT_EQ(out.text, "") << answer;
+    reader.push(answer.substr(answer.size() - 1), out);
+    EXPECT_EQ(out.text, answer);
+  }
+}
+
+TEST(BareCalls, MayHaveMoreMembersBehindTheirArguments) {
+  const ToolCallText got = read_calls(
+      ToolCallStyle::kBare,
+      R"({"id": "1", "arguments": {"a": ["}"]}, "type": "\"", "name": "go", "why": [1.5, null]})");
+  EXPECT_EQ(got.text, "");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", R"({"a": ["}"]})"}));
 }
 
 TEST(DeepseekCalls, HaveAFenceOrNone) {

@@ -194,6 +194,33 @@ for (const [name, { template, call }] of Object.entries(writers)) {
   });
 }
 
+// As Llama 3's: nothing but its own form tells a call from an answer that is JSON.
+test("bare: an answer that begins as an object is held back only as long as it may be a call", async () => {
+  const template = `{{ messages[-1]["content"] }}{% if false %}{"name": function name, "parameters": {% endif %}`;
+  const scripts = {
+    "<call>": ['{"na', 'me": "look", "para', 'meters": {"at": "', 'sea"}}'],
+    "<json>": ['{"sea"', ': "wide",', ' "land": "', 'far"}'],
+    "<named>": ['{"name"', ': "Bob", ', '"age"', ": 7}"],
+  };
+  await withModel({ scripts, template }, async (by) => {
+    for (const ask of [whole, streamed]) {
+      assert.deepEqual(called((await ask("<call>", { model: undefined }, by)).message), [["look", '{"at": "sea"}']]);
+      for (const name of ["<json>", "<named>"]) {
+        assert.equal((await ask(name, { model: undefined }, by)).message.content, scripts[name].join(""));
+      }
+    }
+    const pieces = async (name) => {
+      const said = [];
+      for await (const { choices: [choice] } of await by.chat.completions.create({ ...asked(name, { model: undefined }), stream: true })) {
+        if (choice.delta.content) said.push(choice.delta.content);
+      }
+      return said;
+    };
+    assert.deepEqual(await pieces("<json>"), scripts["<json>"]);
+    assert.deepEqual(await pieces("<named>"), ['{"name": "Bob", "age"', ": 7}"]);
+  });
+});
+
 // As Mistral's: the marks are special tokens, and identifiers of calls have nine letters and digits.
 test("listed: calls behind special tokens are told, and go back to a template that refuses long identifiers", async () => {
   const template = `{% for message in messages %}{{ message.content or "" }}{% for call in message.tool_calls or [] %}
