@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 namespace stemma {
@@ -34,6 +35,33 @@ inline std::string_view decided_before(std::string_view text, std::string_view m
   std::size_t begun = std::min(text.size(), mark.size() - 1);
   while (begun > 0 && !mark.starts_with(text.substr(text.size() - begun))) --begun;
   return without_space_behind(text.substr(0, text.size() - begun));
+}
+
+// The first of several marks in a text. npos: none is there.
+struct FoundMark {
+  std::size_t at = std::string_view::npos;
+  std::string_view mark = {};
+};
+// REQUIRES: there are marks, and all begin with the same byte.
+inline FoundMark find_first_mark(std::string_view text, std::span<const std::string_view> marks) {
+  const char begin = marks.front().front();
+  std::size_t at = text.find(begin);
+  for (; at != std::string_view::npos; at = text.find(begin, at + 1)) {
+    for (const std::string_view mark : marks) {
+      if (text.substr(at).starts_with(mark)) return {at, mark};
+    }
+  }
+  return {};
+}
+
+// As decided_before one mark, before each of several.
+inline std::string_view decided_before(std::string_view text,
+                                       std::span<const std::string_view> marks) {
+  std::string_view decided = text;
+  for (const std::string_view mark : marks) {
+    decided = text.substr(0, std::min(decided.size(), decided_before(text, mark).size()));
+  }
+  return decided;
 }
 
 // Looks for a mark in JSON, or what goes for it, but not in its texts: there it is only said. No

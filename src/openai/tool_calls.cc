@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "model/json_text.h"
@@ -26,9 +27,17 @@ constexpr Marks kFence = {"```json", "```"};
 
 constexpr Marks kListedCalls = {kListedCallsMark, ""};  // they end by themselves
 
-Marks marks_of(ToolCallStyle style) {
+constexpr std::string_view kFunctionsBegins[] = {kTags.begin, kFunctionMarks.name_begin};
+
+const Marks& marks_of(ToolCallStyle style) {
   if (style == ToolCallStyle::kListed) return kListedCalls;
   return style == ToolCallStyle::kDeepseek ? kDeepseekCalls : kTags;
+}
+
+// What a call may begin with.
+std::span<const std::string_view> begins_of(ToolCallStyle style) {
+  if (style == ToolCallStyle::kFunctions) return kFunctionsBegins;
+  return {&marks_of(style).begin, 1};
 }
 
 const XmlMarks* xml_marks_or_null(ToolCallStyle style) {
@@ -184,6 +193,7 @@ ToolCallSpelling spelling_of(ToolCallStyle style, std::string_view chat_template
               .arguments_begin = ">\n",
               .call_end = "</function>\n</tool_call>",
               .between = "\n",
+              .other_mark = kFunctionMarks.name_begin,
               .name_is_json = false,
               .members = MemberMarks{"<parameter=", ">\n", "\n</parameter>\n", "</parameter>"}};
     case ToolCallStyle::kListed:
@@ -214,24 +224,31 @@ void ToolCallReader::push(std::string_view piece, ToolCallText& out) {
 
 // Up to the begin of a call; false if none is there yet.
 bool ToolCallReader::leave_text(ToolCallText& out) {
-  const std::string_view mark = marks_of(style_).begin;
+  const std::span<const std::string_view> begins = begins_of(style_);
   const std::string_view rest = held();
-  const std::size_t begin = rest.find(mark);
-  if (begin != kNone) {
-    const std::string_view text = without_space_behind(rest.substr(0, begin));
-    give_text(text, out);
-    before_call_ = rest.substr(text.size(), begin + mark.size() - text.size());
-    left_ += begin + mark.size();
-    in_call_ = true;
-    end_of_call_ = MarkSearch();
-    if (const XmlMarks* const marks = xml_marks_or_null(style_)) xml_call_.emplace(*marks, types_);
-    if (style_ == ToolCallStyle::kListed) listed_calls_.emplace();
-    return true;
-  }
-  const std::string_view text = decided_before(rest, mark);
+  const FoundMark found = find_first_mark(rest, begins);
+  const bool begins_call = found.at != kNone;
+  const std::string_view text =
+      begins_call ? without_space_behind(rest.substr(0, found.at)) : decided_before(rest, begins);
   give_text(text, out);
-  left_ += text.size();
-  return false;
+  if (!begins_call) {
+    left_ += text.size();
+    return false;
+  }
+  const std::size_t behind = found.at + found.mark.size();
+  before_call_ = rest.substr(text.size(), behind - text.size());
+  left_ += behind;
+  begin_call(found.mark);
+  return true;
+}
+
+void ToolCallReader::begin_call(std::string_view mark) {
+  in_call_ = true;
+  end_of_call_ = MarkSearch();
+  const XmlMarks* const marks =
+      mark == kFunctionMarks.name_begin ? &kUnopenedFunctionMarks : xml_marks_or_null(style_);
+  if (marks != nullptr) xml_call_.emplace(*marks, types_);
+  if (style_ == ToolCallStyle::kListed) listed_calls_.emplace();
 }
 
 // Up to its end; false if that is not there yet.
@@ -313,7 +330,10 @@ void ToolCallReader::finish(ToolCallText& out) {
   const bool may_call = in_call_ || (style_ == ToolCallStyle::kBare && !is_plain_);
   std::string_view rest = held_;
   if (xml_call_.has_value()) {
-    if (xml_call_->is_whole(held_)) return give_xml_call(out);
+    if (xml_call_->is_whole(held_)) {
+      give_xml_call(out);
+      return give_text(rest.substr(xml_call_->end()), out);
+    }
   } else if (may_call && !listed_calls_.has_value() && give_calls(take_calls(style_, rest), out)) {
     return give_text(rest, out);
   }

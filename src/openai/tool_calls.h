@@ -31,7 +31,8 @@ enum class ToolCallStyle : std::uint8_t {
   kTagged,     // <tool_call>{"name": N, "arguments": {}}</tool_call>: Qwen, Hermes
   kBare,       // the whole answer is {"name": N, "parameters": {}}, or several: Llama 3
   kDeepseek,   // <｜tool▁calls▁begin｜> ... <｜tool▁calls▁end｜>: DeepSeek V3, R1, V3.1
-  kFunctions,  // <tool_call><function=N><parameter=K>V</parameter></function>: Qwen3-Coder
+  kFunctions,  // <tool_call><function=N><parameter=K>V</parameter></function></tool_call>, or
+               // without the first mark: Qwen3-Coder
   kKeys,       // <tool_call>N<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>: GLM-4.5
   kListed,     // [TOOL_CALLS][{"name": N, "arguments": {}}], or [TOOL_CALLS]N[ARGS]{}: Mistral
 };
@@ -51,6 +52,7 @@ struct ToolCallSpelling {
   std::string_view call_end = {};
   std::string_view between = {};
   std::string_view end = {};
+  std::string_view other_mark = {};         // that a call is read behind, too, and none begins with
   bool name_is_json = true;                 // with quotes and escapes
   bool several = true;                      // may an answer have
   std::optional<MemberMarks> members = {};  // around arguments that are texts; else they are JSON
@@ -85,6 +87,7 @@ class ToolCallReader {
  private:
   std::string_view held() const { return std::string_view(held_).substr(left_); }
   bool leave_text(ToolCallText& out);
+  void begin_call(std::string_view mark);
   bool leave_call(ToolCallText& out);
   bool leave_xml_call(ToolCallText& out);
   bool leave_listed_calls(ToolCallText& out);

@@ -57,7 +57,7 @@ XmlCallReader::Found XmlCallReader::step(std::string_view text) {
   at_ = std::min(text.find_first_not_of(kMarkSpace, at_), text.size());
   if (step_ == Step::kName) return read_name(text);
   if (step_ == Step::kKey) return read_key(text);
-  if (step_ == Step::kClose) return take(text, marks_.call_end, at_);
+  if (step_ == Step::kClose) return read_close(text);
   const Found found = take(text, marks_.value_begin, at_);
   if (found == Found::kNext) begin_value();
   return found;
@@ -90,7 +90,9 @@ XmlCallReader::Found XmlCallReader::take_name(std::string_view text, std::string
 
 XmlCallReader::Found XmlCallReader::read_name(std::string_view text) {
   const Found found = take_name(text, marks_.name_begin, marks_.name_end, name_);
-  if (found == Found::kNext) step_ = Step::kKey;
+  if (found != Found::kNext) return found;
+  if (!marks_.is_opened && !types_.contains(name_)) return Found::kNone;
+  step_ = Step::kKey;
   return found;
 }
 
@@ -108,6 +110,12 @@ XmlCallReader::Found XmlCallReader::read_key(std::string_view text) {
   const Found found = take(text, marks_.end, at_);
   if (found == Found::kNext) step_ = Step::kClose;
   return found;
+}
+
+// The mark behind the call, which others than of unknown tools do without.
+XmlCallReader::Found XmlCallReader::read_close(std::string_view text) {
+  const Found closed = take(text, marks_.call_end, at_);
+  return closed == Found::kNone && is_call_without_close() ? Found::kNext : closed;
 }
 
 void XmlCallReader::begin_value() {

@@ -8,6 +8,9 @@
 //   </function>
 //   </tool_call>
 //
+// Models leave the outer marks of a function (left) out, or write several functions between them:
+// where there is such a tool, it is a call without them.
+//
 // Such a text does not say whether 5 is a number: the tool's schema does. A value of a parameter
 // that may be a string, and nothing else, is the text as it is written; of others it is JSON where
 // the text is such of one of the types, as it is written too (True, False and None go for JSON's
@@ -44,6 +47,7 @@ struct XmlMarks {
   std::string_view value_end;
   std::string_view end;
   std::string_view call_end;
+  bool is_opened = true;      // by a mark before the name
   bool has_lines = false;     // a line's end around a value is none of it
   bool guesses_json = false;  // where no type is said
 };
@@ -57,6 +61,17 @@ inline constexpr XmlMarks kFunctionMarks = {.name_begin = "<function=",
                                             .end = "</function>",
                                             .call_end = "</tool_call>",
                                             .has_lines = true};
+// Of a call that begins with kFunctionMarks.name_begin.
+inline constexpr XmlMarks kUnopenedFunctionMarks = {.name_begin = "",
+                                                    .name_end = kFunctionMarks.name_end,
+                                                    .key_begin = kFunctionMarks.key_begin,
+                                                    .key_end = kFunctionMarks.key_end,
+                                                    .value_begin = "",
+                                                    .value_end = kFunctionMarks.value_end,
+                                                    .end = kFunctionMarks.end,
+                                                    .call_end = kFunctionMarks.call_end,
+                                                    .is_opened = false,
+                                                    .has_lines = true};
 inline constexpr XmlMarks kKeyMarks = {.name_begin = "",
                                        .name_end = "",
                                        .key_begin = "<arg_key>",
@@ -83,15 +98,15 @@ class XmlCallReader {
   // What `text` begins with: a call, none whatever comes, or what may become one.
   // REQUIRES: it begins with the text of the last call, and that went on.
   Outcome read(std::string_view text);
-  // Where the call ends. REQUIRES: it is one.
+  // Where the call ends. REQUIRES: it is one, or whole.
   std::size_t end() const { return at_; }
   // Where the last of its values ended; 0: none did.
   std::size_t values_end() const { return values_end_; }
   // Whether nothing but the mark behind the call is missing: where it says itself that it ends.
   // REQUIRES: `text` as read last, and that went on.
   bool is_whole(std::string_view text) const {
-    return step_ == Step::kClose && !marks_.end.empty() &&
-           without_space_before(text.substr(at_)).empty();
+    if (step_ != Step::kClose || marks_.end.empty()) return false;
+    return is_call_without_close() || without_space_before(text.substr(at_)).empty();
   }
 
   const std::string& name() const { return name_; }
@@ -107,9 +122,11 @@ class XmlCallReader {
   Found read_name(std::string_view text);
   Found read_key(std::string_view text);
   Found read_value(std::string_view text);
+  Found read_close(std::string_view text);
   static Found take(std::string_view text, std::string_view mark, std::size_t& at);
   Found take_name(std::string_view text, std::string_view begin, std::string_view end,
                   std::string& name);
+  bool is_call_without_close() const { return !marks_.end.empty() && types_.contains(name_); }
   void begin_value();
   std::size_t end_of_value(std::string_view text);
   std::string json_of(std::string_view value) const;

@@ -88,7 +88,48 @@ TEST(FunctionCalls, HaveTextsAsTheyAreWritten) {
 TEST(FunctionCalls, MayLackTheirLastMark) {
   const std::string call = "<tool_call>\n<function=go>\n</function>\n";
   EXPECT_THAT(read(ToolCallStyle::kFunctions, call).calls, ElementsAre(ToolCall{"go", "{}"}));
-  expect_text(ToolCallStyle::kFunctions, call + "</tool_");
+  for (const std::string_view behind : {"</tool_", "<func", "and more"}) {
+    const ToolCallText got = read(ToolCallStyle::kFunctions, call + std::string(behind));
+    EXPECT_EQ(got.text, behind);
+    EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", "{}"}));
+  }
+}
+
+// Qwen3-Coder forgets it, and writes the last one all the same.
+TEST(FunctionCalls, MayLackTheirFirstMark) {
+  for (const std::string_view end : {"", "\n</tool_call>", "</tool_call>\n"}) {
+    const ToolCallText got =
+        read(ToolCallStyle::kFunctions,
+             "I look.\n<function=look>\n<parameter=at>\nsea\n</parameter>\n</function>" +
+                 std::string(end));
+    EXPECT_EQ(got.text, "I look.");
+    EXPECT_THAT(got.calls, ElementsAre(ToolCall{"look", R"({"at": "sea"})"}));
+    EXPECT_THAT(got.places, ElementsAre(7));
+  }
+}
+
+TEST(FunctionCalls, MayBeSeveralBetweenTwoMarks) {
+  const std::string go = "<function=go>\n</function>\n";
+  for (const std::string_view begin : {"", "<tool_call>\n"}) {
+    const ToolCallText got = read(ToolCallStyle::kFunctions,
+                                  std::string(begin) + go + go + "</tool_call>\nSo. </tool_call>");
+    EXPECT_EQ(got.text, "So. </tool_call>");
+    EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", "{}"}, ToolCall{"go", "{}"}));
+  }
+}
+
+TEST(FunctionCalls, WithoutTheirMarksAreOfToolsThatThereAre) {
+  for (const char* const answer : {
+           " as in <function=stay>\n</function> or so",
+           "<function=stay></function></tool_call>",
+           "<tool_call><function=stay></function> and </tool_call>",
+           "<tool_call>\n<function=stay>\n</function>\n</tool_",
+       }) {
+    expect_text(ToolCallStyle::kFunctions, answer);
+  }
+  const ToolCallText got =
+      read(ToolCallStyle::kFunctions, "<tool_call><function=stay></function></tool_call>");
+  EXPECT_THAT(got.calls, ElementsAre(ToolCall{"stay", "{}"})) << "the client tells the model so";
 }
 
 TEST(FunctionCalls, ThatAreNoneStayText) {
@@ -100,8 +141,10 @@ TEST(FunctionCalls, ThatAreNoneStayText) {
            "<tool_call><function=a<b></function></tool_call>",
            "<tool_call><function=look>at</function></tool_call>",
            "<tool_call><function=look><parameter=>x</parameter></function></tool_call>",
-           "<tool_call><function=look></function> and </tool_call>",
-           "<function=look></function></tool_call>",
+           "Write <function=look> and its end, </function>.",
+           "<function=look",
+           "<function=look>\n<parameter=at>\nsea\n</parameter>\n",
+           "a < b <func(x)> <function",
            " x  <tool_call>\n<function=look>\n<parameter=at>\nsea\n</tool_call>",
            "<tool_call>\n<function=look>\n<parameter=at>\nsea\n</parameter>\n",
            "<tool_call>\n<func",
@@ -152,6 +195,10 @@ TEST(FunctionCalls, HoldBackOnlyWhatMayBeOne) {
   EXPECT_EQ(out.text, "The");
   reader.push(" mark", out);
   EXPECT_EQ(out.text, "The <tool_call> mark");
+  reader.push(" <funct", out);
+  EXPECT_EQ(out.text, "The <tool_call> mark");
+  reader.push("ion=none>", out);
+  EXPECT_EQ(out.text, "The <tool_call> mark <function=none>");
 }
 
 TEST(FunctionCalls, HaveNamesOfSomeLength) {

@@ -145,7 +145,8 @@ Result<Part> add_text_with_calls(const CompletionRequest& request, const ToolCal
   if (calls.mark.empty()) return grammar.either({add_text_of_bare_style(grammar), some});
   const Part whole = grammar.rule();
   const Part behind = request.calls_in_parallel ? whole : grammar.sequence({});
-  const FreeText text = {.triggers = {{std::string(calls.mark), grammar.sequence({some, behind})}}};
+  FreeText text = {.triggers = {{std::string(calls.mark), grammar.sequence({some, behind})}}};
+  if (!calls.other_mark.empty()) text.excluded.emplace_back(calls.other_mark);
   STEMMA_RETURN_IF_ERROR(define_free_text(whole, text, grammar));
   return whole;
 }

@@ -368,6 +368,19 @@ INSTANTIATE_TEST_SUITE_P(Styles, TextArguments,
                                          Spelled{"Keys", "<tool_call><arg_key>"}),
                          kNameOfStyle);
 
+// Where the first mark is left out, too, a model is read as calling, whatever the arguments are.
+TEST(OutputGrammar, FunctionsOfStrictToolsBeginWithTheirFirstMark) {
+  ByteGrammar grammar;
+  const auto form = add_form(
+      request_of(kTools), spelling_of(ToolCallStyle::kFunctions, "<tool_call><function="), grammar);
+  ASSERT_TRUE(form.ok()) << form.error().detail;
+  ByteAutomaton automaton = automaton_of(grammar, *form);
+  const std::string call = "\n<function=go>\n</function>\n</tool_call>";
+  EXPECT_TRUE(accepts(automaton, "I <func<tool_call>" + call + " so."));
+  EXPECT_FALSE(accepts(automaton, "I " + call));
+  EXPECT_FALSE(accepts(automaton, "<tool_call>" + call + "<function="));
+}
+
 TEST(OutputGrammar, SomeRequestsHaveNoForm) {
   const std::optional<ToolCallSpelling> none;
   const std::optional<ToolCallSpelling> tagged = spelling_of(ToolCallStyle::kTagged, "<tool_call>");

@@ -194,6 +194,25 @@ for (const [name, { template, call }] of Object.entries(writers)) {
   });
 }
 
+test("functions: a call whose first mark the model left out is one, what looks like one is text", async () => {
+  const [mark, ...rest] = writers.functions.call;
+  const scripts = {
+    "<call>": ["I look.", "\n", mark.replace("<tool_call>\n", ""), ...rest, "\n"],
+    "<other>": ["As in ", "<function=", "stay>", "\n</function> so."],
+  };
+  await withModel({ scripts, template: writers.functions.template }, async (by) => {
+    for (const ask of [whole, streamed]) {
+      const { message, finish_reason } = await ask("<call>", typed, by);
+      assert.equal(message.content, "I look.");
+      assert.deepEqual(called(message), [["look", '{"at": "the <sea>\\n", "depth": 12, "far": true}']]);
+      assert.equal(finish_reason, "tool_calls");
+      const other = await ask("<other>", typed, by);
+      assert.equal(other.message.content, scripts["<other>"].join(""));
+      assert.equal(other.finish_reason, "stop");
+    }
+  });
+});
+
 // As Llama 3's: nothing but its own form tells a call from an answer that is JSON.
 test("bare: an answer that begins as an object is held back only as long as it may be a call", async () => {
   const template = `{{ messages[-1]["content"] }}{% if false %}{"name": function name, "parameters": {% endif %}`;
