@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.h"
+#include "grammar/schema_budget.h"
+#include "grammar/schema_merge.h"
 #include "grammar/schema_reference.h"
 #include "grammar/schema_types.h"
 #include "grammar/schema_words.h"
@@ -21,6 +24,9 @@ using Part = ByteGrammar::Part;
 
 constexpr int kReferencesMax = 16;  // that lead from one to the next
 constexpr int kChoicesMax = 16;     // within each other
+
+constexpr std::string_view kNoName = "<>\n";
+constexpr std::string_view kSpace = " \t\r\n";
 
 Error unsupported(const std::string& path, std::string_view why) {
   return {ErrorCode::kUnsupported, fmt::format("{}: {}", path, why)};
@@ -55,10 +61,22 @@ const Json& followed(const Json& schema, SchemaReferences& references) {
   return *at;
 }
 
+// Whether a text that may be a string may be read as something else.
+bool may_be_other(const std::string& text) {
+  constexpr std::string_view kWords[] = {"true", "false", "null", "none"};
+  const bool is_word =
+      std::any_of(std::begin(kWords), std::end(kWords),
+                  [&](std::string_view word) { return equals_ignoring_case(text, word); });
+  return is_word || Json::accept(text);
+}
+
+// `whole` says what the members are; what it names is in `root`.
 class MemberWriter {
  public:
-  MemberWriter(const Json& root, const SchemaRules& rules, const MemberParts& parts)
-      : root_(root),
+  MemberWriter(const Json& whole, const Json& root, const SchemaRules& rules,
+               const MemberParts& parts)
+      : whole_(whole),
+        root_(root),
         references_(root),
         types_(references_),
         rules_(rules),
@@ -69,8 +87,8 @@ class MemberWriter {
 
   Result<Part> write() {
     STEMMA_RETURN_IF_ERROR(check_whole());
-    const auto properties = root_.find("properties");
-    if (properties == root_.end() || properties->empty()) return others();
+    const auto properties = whole_.find("properties");
+    if (properties == whole_.end() || properties->empty()) return others();
     if (!properties->is_object()) {
       return Error{ErrorCode::kInvalidArgument, rules_.path + ".properties: must be an object"};
     }
@@ -94,9 +112,9 @@ class MemberWriter {
 
   // Of the whole, words that say something of members alone.
   Status check_whole() const {
-    for (const auto& [word, value] : root_.items()) {
-      const bool stands = is_among(word, kStandingWords) || word == "enum" || word == "const";
-      if (stands || (rules_.strict && narrows(word, value))) {
+    for (const auto& [word, value] : whole_.items()) {
+      const bool has_values = word == "enum" || word == "const";
+      if (has_values || (rules_.strict && (word == "not" || narrows(word, value)))) {
         return unsupported(fmt::format("{}.{}", rules_.path, word),
                            "not supported of arguments that are written between marks");
       }
@@ -106,13 +124,16 @@ class MemberWriter {
 
   Status note(const std::string& name, const Json& property) {
     const std::string path = fmt::format("{}.properties.{}", rules_.path, printable(name));
+    if (!is_marked_name(name)) {
+      return unsupported(path, "this name cannot be written as the model calls");
+    }
     const Json& schema = followed(property, references_);
     const WordNames& types = types_.of(property);
     const bool has_json = types.contains("number") || types.contains("integer") ||
                           types.contains("object") || types.contains("array");
     if (is_free(schema) && (types.empty() || types.contains("string"))) {
       members_.push_back({name, Kind::kFree});
-    } else if (types.contains("string") && !has_json) {
+    } else if (types.contains("string") && (!has_json || lists_strings(schema))) {
       members_.push_back({name, Kind::kText, text_places_.size()});
       text_places_.push_back({&schema, path});
     } else if (!types.empty() && !types.contains("string")) {
@@ -126,6 +147,29 @@ class MemberWriter {
     return {};
   }
 
+  // Whether a value that may be a string is one of a list, none of which may be read otherwise, and
+  // else neither an object nor an array.
+  bool lists_strings(const Json& schema, int depth = 0) {
+    const Json& at = followed(schema, references_);
+    if (!at.is_object() || depth > kChoicesMax) return false;
+    for (const char* const word : {"anyOf", "oneOf"}) {
+      const auto some = at.find(word);
+      if (some == at.end()) continue;
+      return std::all_of(some->begin(), some->end(),
+                         [&](const Json& one) { return lists_strings(one, depth + 1); });
+    }
+    if (at.contains("enum") || at.contains("const")) {
+      const Json values = at.value("enum", Json::array({at.value("const", Json())}));
+      return std::all_of(values.begin(), values.end(), [](const Json& value) {
+        const bool is_text = value.is_string() && !may_be_other(value.get<std::string>());
+        return is_text || !(value.is_string() || value.is_structured());
+      });
+    }
+    const WordNames& types = types_.of(at);
+    const auto is_none = [&](const char* type) { return !types.contains(type); };
+    return !types.empty() && is_none("string") && is_none("object") && is_none("array");
+  }
+
   Part value_of(const Member& member, const std::vector<Part>& texts,
                 const std::vector<Part>& values) const {
     if (member.kind == Kind::kText) return texts[member.place];
@@ -134,7 +178,7 @@ class MemberWriter {
   }
 
   Result<Part> in_order(const std::vector<Part>& texts, const std::vector<Part>& values) {
-    WordNames required = names_of(root_.value("required", Json::array()));
+    WordNames required = names_of(whole_.value("required", Json::array()));
     std::vector<Part> parts;
     for (const Member& member : members_) {
       const Part part =
@@ -156,9 +200,9 @@ class MemberWriter {
 
   // Members of any names.
   Result<Part> others() {
-    const auto allowed = root_.find("additionalProperties");
-    const bool are_free = allowed == root_.end() || *allowed == true;
-    const bool are_named = root_.contains("properties") || root_.contains("required");
+    const auto allowed = whole_.find("additionalProperties");
+    const bool are_free = allowed == whole_.end() || *allowed == true;
+    const bool are_named = whole_.contains("properties") || whole_.contains("required");
     if (!are_free || are_named) return in_order({}, {});
     constexpr CharRange kName[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
     const Part member = grammar_.rule(grammar_.sequence(
@@ -168,6 +212,7 @@ class MemberWriter {
     return grammar_.repeated(member, 0, std::nullopt);
   }
 
+  const Json& whole_;
   const Json& root_;
   SchemaReferences references_;
   SchemaTypes types_;
@@ -183,9 +228,44 @@ class MemberWriter {
 
 }  // namespace
 
+bool is_marked_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMarkedNameBytesMax &&
+         name.find_first_of(kNoName) == name.npos && kSpace.find(name.front()) == kSpace.npos &&
+         kSpace.find(name.back()) == kSpace.npos;
+}
+
+Result<std::vector<TemplateJson>> member_schemas(const TemplateJson& schema,
+                                                 const std::string& path) {
+  std::vector<TemplateJson> schemas;
+  const bool stands = std::any_of(kStandingWords.begin(), kStandingWords.end(),
+                                  [&](const char* word) { return schema.contains(word); });
+  if (!stands) {
+    schemas.push_back(schema);
+    return schemas;
+  }
+  SchemaReferences references(schema);
+  SchemaBudget budget(schema);
+  STEMMA_ASSIGN_OR_RETURN(Json merged, merged_schema(schema, references, path, budget));
+  if (merged.is_object() && merged.contains("anyOf")) {
+    for (Json& one : merged["anyOf"]) schemas.push_back(std::move(one));
+  } else if (merged != false) {
+    schemas.push_back(merged == true ? Json::object() : std::move(merged));
+  }
+  return schemas;
+}
+
 Result<ByteGrammar::Part> add_marked_members(const TemplateJson& schema, const SchemaRules& rules,
                                              const MemberParts& parts) {
-  return MemberWriter(schema, rules, parts).write();
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<Json> schemas, member_schemas(schema, rules.path));
+  if (schemas.empty()) {
+    return Error{ErrorCode::kInvalidArgument, rules.path + ": nothing keeps to all that it says"};
+  }
+  std::vector<Part> ways;
+  for (const Json& one : schemas) {
+    STEMMA_ASSIGN_OR_RETURN(const Part way, MemberWriter(one, schema, rules, parts).write());
+    ways.push_back(way);
+  }
+  return ways.size() == 1 ? ways.front() : parts.json.grammar.either(std::move(ways));
 }
 
 }  // namespace stemma

@@ -1,5 +1,6 @@
 #include "openai/tool_types.h"
 
+#include "grammar/marked_members.h"
 #include "grammar/schema_types.h"
 #include "openai/output_form.h"
 
@@ -13,18 +14,29 @@ const TemplateJson* member_or_null(const TemplateJson& object, const char* name)
   return found == object.end() ? nullptr : &*found;
 }
 
+// Of a parameter of several schemas those of any; nothing where one of them says nothing.
+void add_types(const TemplateJson& schema, SchemaTypes& known, ParameterTypes& types) {
+  const TemplateJson* const properties = member_or_null(schema, "properties");
+  if (properties == nullptr || !properties->is_object()) return;
+  for (const auto& [name, property] : properties->get_ref<const TemplateJson::object_t&>()) {
+    const WordNames& said = known.of(property);
+    const auto [place, is_new] = types.try_emplace(name, said);
+    if (is_new || place->second.empty()) continue;
+    if (said.empty()) place->second.clear();
+    place->second.insert(said.begin(), said.end());
+  }
+}
+
 ParameterTypes parameter_types_of(const TemplateJson& function) {
   ParameterTypes types;
   const TemplateJson* const parameters = member_or_null(function, "parameters");
-  if (parameters == nullptr) return types;
-  const TemplateJson* const properties = member_or_null(*parameters, "properties");
-  if (properties == nullptr || !properties->is_object()) return types;
+  if (parameters == nullptr || !parameters->is_object()) return types;
+  const auto schemas = member_schemas(*parameters, "parameters");
+  if (!schemas.ok()) return types;
   SchemaReferences references(*parameters);
   SchemaTypes known(references);
-  for (const auto& [name, schema] : properties->get_ref<const TemplateJson::object_t&>()) {
-    const WordNames& said = known.of(schema);
-    if (!said.empty()) types.emplace(name, said);
-  }
+  for (const TemplateJson& schema : *schemas) add_types(schema, known, types);
+  std::erase_if(types, [](const auto& one) { return one.second.empty(); });
   return types;
 }
 

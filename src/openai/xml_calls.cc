@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/ascii.h"
+#include "grammar/marked_members.h"
 #include "openai/completion_answer.h"
 #include "template/chat_template.h"
 
@@ -36,11 +37,6 @@ bool is_json_of(std::string_view text, const WordNames& types) {
 }
 
 }  // namespace
-
-bool is_xml_name(std::string_view name) {
-  return !name.empty() && name.size() <= kXmlNameBytesMax && name == trimmed(name) &&
-         name.find_first_of(kBrackets) == kNowhere && name.find('\n') == kNowhere;
-}
 
 XmlCallReader::Outcome XmlCallReader::read(std::string_view text) {
   Found found = Found::kNext;
@@ -77,11 +73,11 @@ XmlCallReader::Found XmlCallReader::take_name(std::string_view text, std::string
                                               std::string_view end, std::string& name) {
   std::size_t at = at_;
   if (const Found found = take(text, begin, at); found != Found::kNext) return found;
-  const std::string_view rest = text.substr(at, kXmlNameBytesMax + 1);
+  const std::string_view rest = text.substr(at, kMarkedNameBytesMax + 1);
   const std::size_t bytes = rest.find_first_of(kBrackets);
-  if (bytes == kNowhere) return rest.size() > kXmlNameBytesMax ? Found::kNone : Found::kGoesOn;
+  if (bytes == kNowhere) return rest.size() > kMarkedNameBytesMax ? Found::kNone : Found::kGoesOn;
   name = trimmed(rest.substr(0, bytes));
-  if (!is_xml_name(name)) return Found::kNone;
+  if (!is_marked_name(name)) return Found::kNone;
   at += bytes;
   const Found found = take(text, end, at);
   if (found == Found::kNext) at_ = at;

@@ -82,11 +82,6 @@ inline constexpr XmlMarks kKeyMarks = {.name_begin = "",
                                        .call_end = "</tool_call>",
                                        .guesses_json = true};
 
-inline constexpr std::size_t kXmlNameBytesMax = 1024;  // with white space around it
-
-// Whether a tool, or a parameter, of this name is read as it is written.
-bool is_xml_name(std::string_view name);
-
 // Reads one call, behind the mark that it begins with.
 class XmlCallReader {
  public:

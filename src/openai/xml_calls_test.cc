@@ -6,6 +6,7 @@
 #include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
+#include "grammar/marked_members.h"
 #include "openai/tool_calls_fixture.h"
 
 namespace stemma {
@@ -204,7 +205,7 @@ TEST(FunctionCalls, HoldBackOnlyWhatMayBeOne) {
 TEST(FunctionCalls, HaveNamesOfSomeLength) {
   const std::string begin = "<tool_call><function=";
   const std::string end = "></function></tool_call>";
-  const std::string longest(kXmlNameBytesMax, 'n');
+  const std::string longest(kMarkedNameBytesMax, 'n');
   EXPECT_THAT(read(ToolCallStyle::kFunctions, begin + longest + end).calls,
               ElementsAre(ToolCall{longest, "{}"}));
   expect_text(ToolCallStyle::kFunctions, begin + longest + "n" + end);

@@ -11,12 +11,10 @@
 #include "grammar/json_schema.h"
 #include "grammar/marked_members.h"
 #include "grammar/text_form.h"
-#include "model/json_text.h"
 #include "openai/completion_answer.h"
 #include "openai/field_reader.h"
 #include "openai/output_form.h"
 #include "openai/text_marks.h"
-#include "openai/xml_calls.h"
 
 namespace stemma {
 namespace {
@@ -61,31 +59,19 @@ class ArgumentWriter {
     STEMMA_ASSIGN_OR_RETURN(const TemplateJson schema,
                             schema_of_arguments(*parameters, rules.path));
     if (!parts_.has_value()) return add_json_schema(schema, rules, json_);
-    STEMMA_RETURN_IF_ERROR(check_names(schema, rules.path));
+    if (!schema.is_object()) {
+      return Error{ErrorCode::kInvalidArgument, rules.path + ": must be an object"};
+    }
     return add_marked_members(schema, rules, *parts_);
   }
 
   Status check_name(const std::string& name, const std::string& path) const {
-    if (parts_.has_value() && !is_xml_name(name)) return cannot_be_written(path + ".name");
-    return {};
+    if (!parts_.has_value() || is_marked_name(name)) return {};
+    return Error{ErrorCode::kUnsupported,
+                 path + ".name: this name cannot be written as the model calls"};
   }
 
  private:
-  static Error cannot_be_written(const std::string& path) {
-    return {ErrorCode::kUnsupported, path + ": this name cannot be written as the model calls"};
-  }
-
-  static Status check_names(const TemplateJson& schema, const std::string& path) {
-    if (!schema.is_object()) {
-      return Error{ErrorCode::kInvalidArgument, path + ": must be an object"};
-    }
-    const TemplateJson properties = schema.value("properties", TemplateJson::object());
-    for (const auto& [name, value] : properties.items()) {
-      if (!is_xml_name(name)) return cannot_be_written(path + ".properties." + printable(name));
-    }
-    return {};
-  }
-
   JsonParts json_;
   std::optional<MemberParts> parts_;  // where they are between marks
 };

@@ -120,7 +120,8 @@ TEST_P(ForcedCalls, HaveArgumentsThatAreAnObject) {
         R"({"$ref":"#/$defs/it","$defs":{"it":{"type":["null","object"],)" + member + "}}}",
         std::string(R"({"enum":[1,{"a":true},null]})"), std::string("{}"), std::string("true")}) {
     // Of texts others are refused, or any text: TextArguments below.
-    if (has_texts() && !parameters.starts_with("{\"type\"")) continue;
+    const bool has_members = parameters.find("properties") != parameters.npos;
+    if (has_texts() && !has_members) continue;
     ByteAutomaton automaton =
         automaton_of_request(request_of(R"("tools":[{"function":{"name":"f","parameters":)" +
                                         parameters + R"(}}],"tool_choice":"required")"));
@@ -299,6 +300,46 @@ TEST_P(TextArguments, KeepToWhatIsSaidOfStrings) {
   });
 }
 
+TEST_P(TextArguments, MayBeNumbersBesideStringsThatAreListed) {
+  expect_all(R"({"anyOf":[{"const":"auto"},{"type":"integer","minimum":3,"maximum":40}]})",
+             [](const auto& value) { return value == "auto" || (value >= 3 && value <= 40); });
+  expect_all(R"({"enum":["low",2,null]})",
+             [](const auto& value) { return value == "low" || value == 2 || value.is_null(); });
+}
+
+// One that stands for others.
+TEST_P(TextArguments, AreOfAnyOfTheSchemasOfAWhole) {
+  const std::string tools =
+      R"("tools":[{"function":{"name":"f","strict":true,"parameters":{"$ref":"#/$defs/a","$defs":{)"
+      R"("n":{"type":"integer","minimum":1,"maximum":9},"a":{"anyOf":[)"
+      R"({"properties":{"x":{"$ref":"#/$defs/n"}},"required":["x"]},)"
+      R"({"properties":{"x":{"type":"null"},"y":{"type":"boolean"}},"required":["x","y"]}]}}}}}],)"
+      R"("tool_choice":"required")";
+  const CompletionRequest request = request_of(tools);
+  ByteGrammar grammar;
+  const auto form = form_of(request, grammar);
+  ASSERT_TRUE(form.ok()) << form.error().detail;
+  ByteAutomaton automaton = automaton_of(grammar, *form);
+  const ToolTypes types = tool_types_of(request.tools);
+  Prng prng(7);
+  std::set<bool> numbers;
+  for (int i = 0; i < 40; ++i) {
+    ToolCallReader reader(style_, types);
+    ToolCallText read;
+    reader.push(drawn_text(automaton, prng, 120), read);
+    reader.finish(read);
+    for (const ToolCall& call : read.calls) {
+      const TemplateJson arguments = TemplateJson::parse(call.arguments);
+      const TemplateJson& x = arguments.at("x");
+      numbers.insert(x.is_number());
+      EXPECT_TRUE(x.is_number() ? x >= 1 && x <= 9 && arguments.size() == 1
+                                : x.is_null() && arguments.at("y").is_boolean())
+          << arguments;
+    }
+  }
+  EXPECT_EQ(numbers.size(), 2U);
+}
+
 TEST_P(TextArguments, MayBeAnyTextUpToTheirMark) {
   const ToolCallSpelling calls = spelling_of(style_, GetParam().chat_template);
   const auto call = [&](const std::string& text) {
@@ -349,9 +390,12 @@ TEST_P(TextArguments, ThatCannotBeKeptToAreRefusedByTheirPlace) {
             x + ".not: not supported where a schema is strict");
   EXPECT_EQ(refusal_of(tools_with(R"({"enum":["</parameter></arg_value>"]})")),
             x + ": no value is of its type");
-  EXPECT_EQ(refusal_of(R"("tools":[{"function":{"name":"f","parameters":{"anyOf":[{}]}}}],)"
+  EXPECT_EQ(refusal_of(R"("tools":[{"function":{"name":"f","parameters":{"enum":[{}]}}}],)"
                        R"("tool_choice":"required")"),
-            at + ".anyOf: not supported of arguments that are written between marks");
+            at + ".enum: not supported of arguments that are written between marks");
+  EXPECT_EQ(refusal_of(R"("tools":[{"function":{"name":"f","parameters":{"anyOf":[false]}}}],)"
+                       R"("tool_choice":"required")"),
+            at + ": nothing keeps to all that it says");
   EXPECT_EQ(refusal_of(R"("tools":[{"function":{"name":"f","parameters":{"required":["z"]}}}],)"
                        R"("tool_choice":"required")"),
             at + ".required: \"z\" is no property");
