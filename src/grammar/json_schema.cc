@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -17,10 +16,11 @@
 #include "grammar/json_parts.h"
 #include "grammar/number_schema.h"
 #include "grammar/schema_budget.h"
+#include "grammar/schema_exclusion.h"
 #include "grammar/schema_merge.h"
 #include "grammar/schema_reference.h"
 #include "grammar/schema_words.h"
-#include "grammar/string_format.h"
+#include "grammar/string_schema.h"
 #include "model/json_text.h"
 
 namespace stemma {
@@ -90,15 +90,47 @@ class SchemaReader {
       return schema.get<bool>() ? json_.any : nothing(path, "false allows nothing");
     }
     if (!schema.is_object()) return wrong(path, "must be an object or a boolean");
+    if (const auto names = listed_names(schema, references_); !names.empty()) {
+      const Json others = schema.value("additionalProperties", Json(true));
+      const std::size_t units = names.size() * (2 + SchemaBudget::units_of(others));
+      if (budget_.take(schema) && budget_.take(units)) return made(with_names(schema, names), path);
+      return unsupported(path, "so many names are not supported");
+    }
     if (strict_) check_narrowing(schema, path);
     if (says_several(schema)) {
       if (const std::optional<Part> part = merged(schema, path); part.has_value()) return *part;
+    }
+    if (schema.contains("not")) {
+      if (const std::optional<Part> part = excluding(schema, path); part.has_value()) return *part;
     }
     for (const char* const word : kWhole) {
       const auto found = schema.find(word);
       if (found != schema.end()) return whole_of(schema, word, *found, path);
     }
     return typed(schema, path);
+  }
+
+  // Of a schema that was made of another one.
+  Part made(Json schema, const std::string& path) {
+    made_.push_back(std::move(schema));
+    return part_of(made_.back(), path);
+  }
+
+  // What `not` leaves; nothing where that cannot be said and the schema is not strict.
+  std::optional<Part> excluding(const Json& schema, const std::string& path) {
+    const bool is_of_strings = excludes_strings_alone(schema);
+    if (is_of_strings && !json_.has_plain_strings()) {
+      std::vector<std::string> others;
+      for (const Json& one : schema["not"]["enum"]) others.push_back(one.get<std::string>());
+      return json_.other_string(others);
+    }
+    if (!budget_.take(schema)) return too_many(path);
+    const Result<Json> rest =
+        is_of_strings ? no_exclusion("of a text between marks") : without_not(schema);
+    if (rest.ok() && *rest == false) return nothing(path, "not leaves nothing");
+    if (rest.ok()) return made(*rest, path);
+    if (!strict_ && rest.error().code == ErrorCode::kUnsupported) return std::nullopt;
+    return fail(rest.error().code, path, rest.error().detail);
   }
 
   // What it says together; nothing where that cannot be said and the schema is not strict. Members
@@ -233,78 +265,17 @@ class SchemaReader {
     return type.is_string() ? is_name(type) : std::all_of(type.begin(), type.end(), is_name);
   }
 
-  // Who names properties means an object.
-  static std::string_view implied_type(const Json& schema) {
-    for (const TypeWords& type : kTypes) {
-      for (const char* const word : type.words) {
-        if (word != nullptr && schema.contains(word)) return type.type;
-      }
-    }
-    return {};
-  }
-
   // REQUIRES: it is one.
   Part of_type(std::string_view type, const Json& schema, const std::string& path) {
     if (type == "object") return object(schema, path);
     if (type == "array") return array(schema, path);
-    if (type == "string") return string(schema, path);
+    if (type == "string") return kept(string_of_schema(schema, strict_, path, json_));
     if (type == "integer") return kept(integer_of_schema(schema, strict_, path, json_));
     if (type == "number") return kept(number_of_schema(schema, strict_, path, json_));
     if (type == "boolean") {
       return grammar_.either({grammar_.text("true"), grammar_.text("false")});
     }
     return grammar_.text("null");
-  }
-
-  struct Extent {
-    std::int64_t least = 0;
-    std::optional<std::int64_t> most;
-
-    bool is_empty() const { return most.has_value() && *most < least; }
-  };
-  Extent extent_of(const Json& schema, const char* least, const char* most,
-                   const std::string& path) {
-    Extent extent;
-    extent.least = count(schema, least, path).value_or(0);
-    extent.most = count(schema, most, path);
-    return extent;
-  }
-
-  std::optional<std::int64_t> count(const Json& schema, const char* name, const std::string& path) {
-    const auto found = schema.find(name);
-    if (found == schema.end()) return std::nullopt;
-    const double value = found->is_number() ? found->get<double>() : -1;
-    constexpr double kCountMax = 1e15;
-    if (!(value >= 0 && value <= kCountMax) || std::floor(value) != value) {
-      wrong(fmt::format("{}.{}", path, name), "must be a number of things");
-      return std::nullopt;
-    }
-    return static_cast<std::int64_t>(value);
-  }
-
-  // Of a pattern, a length, or a format that is known: one of them alone.
-  Part string(const Json& schema, const std::string& path) {
-    const Extent extent = extent_of(schema, "minLength", "maxLength", path);
-    if (extent.is_empty()) return nothing(path, "maxLength is below minLength");
-    const bool has_extent = schema.contains("minLength") || schema.contains("maxLength");
-    const auto pattern = schema.find("pattern");
-    if (pattern == schema.end()) {
-      const Json format = schema.value("format", Json());
-      const std::string form = format.is_string() && !has_extent
-                                   ? expression_of_format(format.get_ref<const std::string&>())
-                                   : "";
-      if (form.empty()) return json_.string(extent.least, extent.most);
-      return kept(json_.string_of(form));  // for which there may be no room
-    }
-    const std::string at = path + ".pattern";
-    if (!pattern->is_string()) return wrong(at, "must be a string");
-    if (has_extent && strict_) return unsupported(at, "not supported beside a length");
-    Result<Part> part = json_.string_of(pattern->get_ref<const std::string&>());
-    if (part.ok()) return *part;
-    if (!strict_ && part.error().code == ErrorCode::kUnsupported) {
-      return json_.string(extent.least, extent.most);
-    }
-    return fail(part.error().code, at, part.error().detail);
   }
 
   // `part`, or why there is none.
@@ -343,7 +314,9 @@ class SchemaReader {
 
 // Items that have schemas of their own, then those that have one together.
 Part SchemaReader::array(const Json& schema, const std::string& path) {
-  const Extent extent = extent_of(schema, "minItems", "maxItems", path);
+  const Result<SchemaExtent> said = read_extent(schema, "minItems", "maxItems", path);
+  if (!said.ok()) return fail_as(said.error());
+  const SchemaExtent& extent = *said;
   if (extent.is_empty()) return nothing(path, "maxItems is below minItems");
   static const Json kNone = Json::array();
   const auto prefix = schema.find("prefixItems");

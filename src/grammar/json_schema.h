@@ -2,9 +2,10 @@
 //
 // Of JSON Schema (2020-12, and the definitions of earlier drafts): type, enum, const, properties,
 // required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength or
-// pattern (byte_regex), format (date, time, date-time, uuid, ipv4, hostname, email), minimum,
-// maximum, their exclusive forms and multipleOf (number_schema), anyOf, oneOf, allOf, and $ref
-// within the schema, recursive ones too; what is said beside those (schema_merge).
+// pattern (byte_regex), format (string_format), minimum, maximum, their exclusive forms and
+// multipleOf (number_schema), anyOf, oneOf, allOf, and $ref within the schema, recursive ones too;
+// what is said beside those (schema_merge); propertyNames that lists names, and not of types and of
+// values (schema_exclusion).
 //
 // A grammar gives less than a schema allows: members come in the order of `properties`, numbers
 // have at most 18 digits (those with bounds six behind the point, and no exponent), white space is
@@ -16,8 +17,8 @@
 // need not be; where it cannot be left out, the whole is refused with the place that says why.
 // Values beside a type are those of that type. Words of one type alone, without a type, mean it.
 //
-// What else narrows a schema (not, uniqueItems, ...) is refused by name where the
-// schema is strict, and not kept to where it is not; what only describes (title, default, other
+// What else narrows a schema (uniqueItems, ...) is refused by name where the schema
+// is strict, and not kept to where it is not; what only describes (title, default, other
 // formats, a known one beside a pattern or a length, ...), or narrows nothing ("uniqueItems":
 // false, "propertyNames": {"type": "string"}), is passed over.
 //

@@ -79,6 +79,15 @@ const SchemaCase kValues[] = {
      {R"("123e4567-e89b-12d3-a456-426614174000")"},
      {R"("123e4567e89b12d3a456426614174000")"}},
     {"Ipv4", R"({"format":"ipv4","type":"string"})", {R"("127.0.0.255")"}, {R"("1.2.3.256")"}},
+    {"Ipv6",
+     R"({"type":"string","format":"ipv6"})",
+     {R"("2001:db8:0:1:2:3:4:5")", R"("::1")", R"("fe80::")", R"("2001:db8::7:1")", R"("::")"},
+     {R"("1:2:3:4:5:6:7")", R"("1::2::3")", R"("12345::")", R"("1:2:3:4:5:6:7:8:9")",
+      R"("1:2:3:4::5:6:7:8")", R"(":1")"}},
+    {"Duration",
+     R"({"type":"string","format":"duration"})",
+     {R"("P1Y2M3D")", R"("PT36H")", R"("P3DT4H5M6S")", R"("P2W")", R"("PT5S")"},
+     {R"("P")", R"("PT")", R"("P1DT")", R"("P1W2D")", R"("1D")", R"("P1H")", R"("PT1H5S")"}},
     {"Email",
      R"({"format":"email","type":"string"})",
      {R"("a.b+c@example.org")"},
@@ -543,8 +552,8 @@ TEST(JsonSchema, AStrictOneKeepsToAllThatItSays) {
             "s: pattern of several schemas is not supported");
   EXPECT_EQ(refusal(R"({"allOf":[{"type":"null"},{"type":"string"}]})"),
             "s: nothing keeps to all that it says");
-  EXPECT_EQ(refusal(R"({"anyOf":[true],"not":{}})"),
-            "s.not: not supported where a schema is strict");
+  EXPECT_EQ(refusal(R"({"anyOf":[true],"not":{"maxLength":2}})"),
+            "s: not of maxLength is not supported");
   EXPECT_EQ(refusal(R"({"enum":[1],"minimum":2})"), "s: minimum beside enum is not supported");
 }
 
@@ -571,7 +580,8 @@ TEST(JsonSchema, OneThatIsNotStrictKeepsToWhatItCan) {
   for (const char* const schema :
        {R"~({"type":"string","pattern":"(?=x)"})~", R"({"pattern":"x","minLength":2})",
         R"({"type":"number","multipleOf":0.1234567})", R"({"type":"number","multipleOf":0.399})",
-        R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})", R"({"anyOf":[true],"not":{}})"}) {
+        R"({"allOf":[{"pattern":"a"},{"pattern":"b"}]})",
+        R"({"anyOf":[true],"not":{"maxLength":2}})"}) {
     EXPECT_EQ(refusal(schema, /*strict=*/false), "") << schema;
   }
   EXPECT_EQ(refusal(R"({"type":"x"})", /*strict=*/false), "s.type: \"x\" is no type");

@@ -244,6 +244,7 @@ class SchemaMerger {
     if (numbers && is_among(word, kLeast)) return is_below(a, b) ? b : a;
     if (numbers && is_among(word, kMost)) return is_below(a, b) ? a : b;
     if (word == "format") return format_of_both(a, b);
+    if (word == "not") return {{"anyOf", Json::array({a, b})}};
     const bool is_bound = is_among(word, kLeast) || is_among(word, kMost);
     // Of words that are not kept to, one that narrows counts: it is refused, or passed over.
     if (is_among(word, kNarrowingWords) && !narrows(word, a)) return b;

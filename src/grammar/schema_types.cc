@@ -50,12 +50,9 @@ SchemaTypes::Said SchemaTypes::found_in(const Json& schema) {
     add(said_by(word, value), all);
   }
   if (!all.types.empty()) return all;
-  for (const TypeWords& type : kTypes) {
-    for (const char* const word : type.words) {
-      if (word != nullptr && schema.contains(word)) return {{std::string(type.type)}, true};
-    }
-  }
-  return {};
+  const std::string_view implied = implied_type(schema);
+  if (implied.empty()) return {};
+  return {{std::string(implied)}, true};
 }
 
 // What both say; where one only implies it, what the other says.

@@ -6,7 +6,7 @@ namespace stemma {
 namespace {
 
 // Of those that say something of values of any type, or of a string beside others.
-constexpr std::array kSaying = {"type", "enum", "const", "format"};
+constexpr std::array kSaying = {"type", "enum", "const", "format", "not"};
 
 bool allows(const WordNames& types, std::string_view type) {
   return types.contains(type) || (type == "integer" && types.contains("number"));
@@ -30,6 +30,15 @@ bool narrows(std::string_view word, const TemplateJson& value) {
     return value != true && value != TemplateJson::object() && value != string_type;
   }
   return is_among(word, kNarrowingWords);
+}
+
+std::string_view implied_type(const TemplateJson& schema) {
+  for (const TypeWords& type : kTypes) {
+    for (const char* const word : type.words) {
+      if (word != nullptr && schema.contains(word)) return type.type;
+    }
+  }
+  return {};
 }
 
 WordNames names_of(const TemplateJson& names) {

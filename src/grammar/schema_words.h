@@ -47,7 +47,6 @@ inline constexpr std::array kNarrowingWords = {"minProperties",
                                                "contains",
                                                "minContains",
                                                "maxContains",
-                                               "not",
                                                "if",
                                                "then",
                                                "else",
@@ -69,6 +68,10 @@ bool says_something(std::string_view word);
 // Whether a word is one of kNarrowingWords and does narrow: uniqueItems that is false, no members
 // at least and names that are strings are what all values keep to.
 bool narrows(std::string_view word, const TemplateJson& value);
+
+// The type that words of one type alone mean, of a schema that says none; empty: it has none. Who
+// names properties means an object.
+std::string_view implied_type(const TemplateJson& schema);
 
 // Of types, or of members.
 using WordNames = std::set<std::string, std::less<>>;

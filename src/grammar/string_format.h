@@ -2,7 +2,7 @@
 //
 // Each is narrower than what may be called so: no day of February is its 29th, and names of hosts
 // have at most four parts. Sources: RFC 3339 (dates and times), RFC 4122 (UUIDs), RFC 1123 (names
-// of hosts), RFC 5321 (mailboxes).
+// of hosts), RFC 5321 (mailboxes), RFC 4291 (addresses), ISO 8601 as RFC 3339 has it (durations).
 //
 // Thread:     pure function.
 // Memory:     the expression.

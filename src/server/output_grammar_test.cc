@@ -386,8 +386,10 @@ TEST_P(TextArguments, ThatCannotBeKeptToAreRefusedByTheirPlace) {
   const std::string x = at + ".properties.x";
   EXPECT_EQ(refusal_of(tools_with(R"({"type":["string","integer"],"minimum":1})")),
             x + ": a text that may be this is not supported");
-  EXPECT_EQ(refusal_of(tools_with(R"({"type":"string","not":{}})")),
-            x + ".not: not supported where a schema is strict");
+  EXPECT_EQ(refusal_of(tools_with(R"({"type":"string","not":{"minLength":2}})")),
+            x + ": not of minLength is not supported");
+  EXPECT_EQ(refusal_of(tools_with(R"({"type":"string","not":{"const":"a"}})")),
+            x + ": not of a text between marks is not supported");
   EXPECT_EQ(refusal_of(tools_with(R"({"enum":["</parameter></arg_value>"]})")),
             x + ": no value is of its type");
   EXPECT_EQ(refusal_of(R"("tools":[{"function":{"name":"f","parameters":{"enum":[{}]}}}],)"

@@ -51,6 +51,12 @@ const schemas = {
     },
   },
   far: strict({ below: { type: "number", minimum: 9999999999, exclusiveMaximum: 10000000000 }, above: { type: "integer", exclusiveMinimum: 9007199254740992, maximum: 9007199254740999 } }),
+  excluded: strict({
+    some: { type: ["boolean", "null"], not: { const: true } }, left: { enum: ["a", "b", 3], not: { type: "number" } },
+    one: { anyOf: [{ not: {} }, { type: "integer", minimum: 1, maximum: 99 }] },
+  }),
+  named: { type: "object", propertyNames: { enum: ["a", "b", "c"] }, additionalProperties: { type: "boolean" }, required: ["b"] },
+  formats: strict({ at: { type: "string", format: "ipv6" }, lasts: { type: "string", format: "duration" } }),
   multiples: strict({ dozens: { type: "integer", multipleOf: 12, minimum: 30, maximum: 400 }, half: { type: "number", multipleOf: 0.5, minimum: -3, maximum: 40 } }),
 };
 const directory = mkdtempSync(join(tmpdir(), "stemma-structured-"));
