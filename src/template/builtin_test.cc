@@ -47,6 +47,29 @@ TEST(Builtins, Sequences) {
   });
 }
 
+// FunctionGemma's templates sort the members of tools, Mistral's the parts of a content.
+TEST(Builtins, Sorting) {
+  expect_all({
+      {"{% for k, v in {'b': 1, 'a': 2, 'C': 3}|dictsort %}{{ k }}{{ v }}{% endfor %}", "a2b1C3"},
+      {"{{ {'b': 1, 'a': 2}|dictsort(reverse=true) }}", "[('b', 1), ('a', 2)]"},
+      {"{{ {'b': 2, 'a': 3}|dictsort(by='value') }}{{ {'B': 1, 'a': 2}|dictsort(true) }}",
+       "[('b', 2), ('a', 3)][('B', 1), ('a', 2)]"},
+      {"{{ ['b', 'C', 'a']|sort }}{{ [3, 1.5, 2]|sort(reverse=true) }}",
+       "['a', 'b', 'C'][3, 2, 1.5]"},
+      {"{{ ['b', 'B', 'a', 'b']|sort }}{{ ['b', 'B', 'a']|sort(true) }}",
+       "['a', 'b', 'B', 'b']['b', 'B', 'a']"},
+      {"{{ messages|sort(attribute='role')|map(attribute='role')|join(' ') }}",
+       "assistant system user"},
+      {"{{ []|sort }}{{ {}|dictsort }}{{ 'cab'|sort }}{{ ['é']|sort(case_sensitive=true)|length }}",
+       "[][]['a', 'b', 'c']1"},
+  });
+  EXPECT_EQ(rendered("{{ [1, 'a']|sort }}"),
+            "invalid_argument: t.jinja:1: filter 'sort': int and str have no order");
+  EXPECT_EQ(rendered("{{ 'é'|sort }}"),
+            "unsupported: t.jinja:1: filter 'sort': sorting text beyond ASCII without its case is "
+            "not supported");
+}
+
 TEST(Builtins, AnUndefinedValuePrintsAsAWordInAList) {
   expect_all({
       {"{{ [nothing, 1] }}{{ (nothing,) }}{{ {'a': nothing} }}",

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -211,6 +212,81 @@ Result<Value> filter_items(const Call& call) {
   return call.arena.sequence(Kind::kLazy, std::move(pairs));
 }
 
+// What is sorted, and by what.
+struct Keyed {
+  Value key;
+  Value item;
+};
+
+// Texts are sorted without their case unless that counts.
+Result<Value> sort_key(Arena& arena, const Value& value, bool case_counts) {
+  if (!value.is(Kind::kText) || case_counts) return value;
+  if (!is_ascii(value.text())) {
+    return Error{ErrorCode::kUnsupported,
+                 "sorting text beyond ASCII without its case is not supported"};
+  }
+  return arena.text(lower(value.text()));
+}
+
+// A list of the items, those of equal keys in their order.
+Result<Value> sorted(Arena& arena, std::vector<Keyed> all, bool reversed) {
+  for (const Keyed& one : std::span(all).subspan(std::min<std::size_t>(all.size(), 1))) {
+    arena.charge_steps(1);
+    STEMMA_RETURN_IF_ERROR(compare(arena, Operator::kLess, all.front().key, one.key));
+  }
+  std::stable_sort(all.begin(), all.end(), [&](const Keyed& a, const Keyed& b) {
+    const auto& [first, second] = reversed ? std::pair(b.key, a.key) : std::pair(a.key, b.key);
+    const Result<bool> is_less = compare(arena, Operator::kLess, first, second);
+    return is_less.ok() && *is_less;
+  });
+  std::vector<Value> items;
+  for (const Keyed& one : all) items.push_back(one.item);
+  return arena.sequence(Kind::kList, std::move(items));
+}
+
+// Whether an argument is given and holds.
+Result<bool> flag(const Call& call, std::size_t i) {
+  if (!call.has(i)) return false;
+  return truth(*call.args[i]);
+}
+
+Result<Value> filter_sort(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const bool reversed, flag(call, 0));
+  STEMMA_ASSIGN_OR_RETURN(const bool case_counts, flag(call, 1));
+  const bool by_attribute = call.has(2) && !call.args[2]->is(Kind::kNone);
+  if (by_attribute && call.args[2]->text().find(',') != std::string_view::npos) {
+    return Error{ErrorCode::kUnsupported, "sorting by several attributes is not supported"};
+  }
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  std::vector<Keyed> all;
+  for (const Value& item : items) {
+    Value key = item;
+    if (by_attribute) {
+      STEMMA_ASSIGN_OR_RETURN(key, nested_attribute(call.arena, item, *call.args[2]));
+    }
+    STEMMA_ASSIGN_OR_RETURN(key, sort_key(call.arena, key, case_counts));
+    all.push_back({key, item});
+  }
+  return sorted(call.arena, std::move(all), reversed);
+}
+
+// The members of a dict, by their names or their values.
+Result<Value> filter_dictsort(const Call& call) {
+  if (!call.self.is(Kind::kMapping)) return needs("a dict", call.self);
+  STEMMA_ASSIGN_OR_RETURN(const bool case_counts, flag(call, 0));
+  STEMMA_ASSIGN_OR_RETURN(const bool reversed, flag(call, 2));
+  const std::string_view by = call.has(1) ? call.args[1]->text() : "key";
+  if (by != "key" && by != "value") return type_error("sorts by 'key' or 'value'");
+  std::vector<Keyed> all;
+  for (const auto& [name, value] : call.self.mapping().entries) {
+    const Value text = Value::text(name);
+    STEMMA_ASSIGN_OR_RETURN(const Value key,
+                            sort_key(call.arena, by == "key" ? text : value, case_counts));
+    all.push_back({key, call.arena.sequence(Kind::kTuple, {text, value})});
+  }
+  return sorted(call.arena, std::move(all), reversed);
+}
+
 Result<Value> filter_replace(const Call& call) {
   STEMMA_ASSIGN_OR_RETURN(const Value text, to_text(call.arena, call.self));
   const Call method_call{call.arena, text, call.args, {}};
@@ -352,6 +428,8 @@ constexpr std::array kFilters = {
     Builtin{"float", filter_float, {"default"}},
     Builtin{"abs", filter_abs},
     Builtin{"items", filter_items},
+    Builtin{"sort", filter_sort, {"reverse", "case_sensitive", "attribute"}},
+    Builtin{"dictsort", filter_dictsort, {"case_sensitive", "by", "reverse"}},
     Builtin{"replace", filter_replace, {"old", "new", "count"}, 2},
     Builtin{"reverse", filter_reverse},
     Builtin{"safe", filter_safe},
