@@ -1,5 +1,6 @@
 // Streams, events, memory and graphs: what holds of a GPU, and what the emulated one adds to it.
 #include <numeric>
+#include <thread>
 
 #include "device/buffer.h"
 #include "device/cuda_device.h"
@@ -243,6 +244,22 @@ TEST_F(VastMemory, OfManyGiBIsThereWhereItIsTouched) {
       EXPECT_EQ(download<std::int32_t>(at, 1)[0], 0x07070707);
     }
   }
+}
+
+// Of a machine with several the thread's would be the first.
+TEST_F(CudaDeviceTest, AThreadThatHasNotSaidOnWhichGpuEndsTheProgram) {
+  const CudaMemory memory = allocate<std::int32_t>(1);
+  const auto filled_elsewhere = [&](bool says) {
+    Status filled;
+    std::thread([&] {
+      if (says) filled = device().use_in_thread();
+      if (filled.ok()) filled = stream().fill(memory.bytes(), 7, 4);
+    }).join();
+    return filled;
+  };
+  EXPECT_DEATH(static_cast<void>(filled_elsewhere(false)), "has not said on which GPU");
+  EXPECT_TRUE(filled_elsewhere(true).ok());
+  EXPECT_EQ(download<std::int32_t>(memory.bytes(), 1)[0], 0x07070707);
 }
 
 TEST_F(CudaDeviceTest, MemoryWhileAStreamRecordsEndsTheProgram) {

@@ -33,6 +33,7 @@ struct HostCopy {
 Status queue_host_copy(void* raw, HostCopy copy) {
   const Lock lock(runtime().mutex());
   if (copy.host_bytes == 0) return {};
+  runtime().check_used_in_thread();
   if (!runtime().is_pinned(copy.host, copy.host_bytes)) {
     return Error{ErrorCode::kInvalidArgument, "a copy of host memory that is not pinned", 0};
   }
@@ -172,6 +173,7 @@ Status CudaStream::fill(void* device, std::uint8_t value, std::size_t size_bytes
 
 Status CudaStream::record(CudaEvent& event) {
   const Lock lock(runtime().mutex());
+  runtime().check_used_in_thread();
   simt::Stream& stream = stream_of(raw());
   if (stream.recording.has_value()) {
     return Error{ErrorCode::kUnsupported, "an event while a stream records", 0};
@@ -208,6 +210,7 @@ Status CudaStream::synchronize() {
 
 Status CudaStream::begin_recording() {
   const Lock lock(runtime().mutex());
+  runtime().check_used_in_thread();
   simt::Stream& stream = stream_of(raw());
   STEMMA_CHECK(!stream.recording.has_value(), "a stream records once at a time");
   stream.recording.emplace();
@@ -227,6 +230,7 @@ Result<CudaGraph> CudaStream::end_recording() {
 Status CudaStream::replay(const CudaGraph& graph) {
   STEMMA_CHECK(!graph.empty(), "a graph that was recorded");
   const Lock lock(runtime().mutex());
+  runtime().check_used_in_thread();
   for (const simt::Work& work : static_cast<simt::Graph*>(graph.raw())->works) {
     STEMMA_RETURN_IF_ERROR(runtime().queue(stream_of(raw()), work));
   }
@@ -251,14 +255,17 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   traits.team_shared_bytes_max = simt::team_shared_bytes_max();
   traits.kernels_reach_pinned = runtime().options().kernels_reach_pinned;
   traits.emulated = true;
+  runtime().use_in_thread();
   return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits), nullptr));
 }
 
 Status CudaDevice::use_in_thread() {
+  runtime().use_in_thread();
   return {};
 }
 
 Result<CudaStream> CudaDevice::make_stream() {
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
   const Lock lock(runtime().mutex());
   return CudaStream(runtime().make_stream());
 }
@@ -269,6 +276,7 @@ Result<CudaStream> CudaDevice::make_urgent_stream() {
 }
 
 Result<CudaEvent> CudaDevice::make_event() {
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
   return CudaEvent(std::make_unique<simt::Event>().release());
 }
 
@@ -284,6 +292,7 @@ Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stre
   if (size_bytes == 0) return CudaMemory();
   const Lock lock(runtime().mutex());
   if (runtime().failed()) return Runtime::broken();
+  runtime().check_used_in_thread();
   STEMMA_CHECK(!stream_of(stream.raw()).recording.has_value(),
                "memory is allocated while a stream records");
   void* const bytes = runtime().try_allocate(size_bytes, stream_of(stream.raw()));
@@ -296,6 +305,7 @@ Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stre
 
 Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
   if (size_bytes == 0) return PinnedMemory();
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
   STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(size_bytes));
   const Lock lock(runtime().mutex());
   void* const bytes = buffer.bytes();
@@ -305,6 +315,7 @@ Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
 }
 
 Status CudaDevice::pin(void* bytes, std::size_t size_bytes) {
+  STEMMA_RETURN_IF_ERROR(use_in_thread());
   const Lock lock(runtime().mutex());
   if (runtime().is_partly_pinned(bytes, size_bytes)) {
     return Error{ErrorCode::kInternal, "host memory that is pinned already", 0};

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -26,6 +27,13 @@ constexpr bool kCanWatch = false;
 
 std::unique_ptr<Runtime> the_runtime;  // while a Machine lives
 
+thread_local std::uint64_t used_in_thread = 0;  // number of a machine; 0: of none
+
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
 // The first of a program, and then some.
 bool is_watched(Watch watch) {
   static int machines = 0;
@@ -41,7 +49,7 @@ Error refused(const char* name, const std::string& why) {
 }  // namespace
 
 Runtime::Runtime(const Machine::Options& options)
-    : options_(options), prng_(options.seed), arena_(options.memory_bytes) {
+    : options_(options), number_(next_number()), prng_(options.seed), arena_(options.memory_bytes) {
   if (!is_watched(options.watch)) return;
   trace_ = std::make_unique<RaceTrace>();
   trace_->set_device(arena_.begin(), options.memory_bytes);
@@ -50,6 +58,14 @@ Runtime::Runtime(const Machine::Options& options)
 Runtime::~Runtime() {
   if (default_stream_ != nullptr) release_stream(default_stream_);
   STEMMA_CHECK(streams_.empty() && pinned_.empty(), "the emulated GPU goes before its user");
+}
+
+void Runtime::use_in_thread() const {
+  used_in_thread = number_;
+}
+
+void Runtime::check_used_in_thread() const {
+  STEMMA_CHECK(used_in_thread == number_, "a thread queues that has not said on which GPU");
 }
 
 Stream* Runtime::make_stream() {
@@ -261,6 +277,7 @@ std::int64_t team_shared_bytes_max() {
 
 Status queue_work(void* stream, const char* name, std::function<void()> work) {
   const std::lock_guard lock(runtime().mutex());
+  runtime().check_used_in_thread();
   return runtime().queue(stream_of(stream), {.run = std::move(work), .name = name});
 }
 

@@ -68,6 +68,11 @@ class Runtime {
   const Machine::Options& options() const { return options_; }
   std::mutex& mutex() { return mutex_; }
 
+  // What the calling thread does is this GPU's from now on.
+  void use_in_thread() const;
+  // Ends the program unless it is: on a machine of several GPUs it would be the first one's.
+  void check_used_in_thread() const;
+
   Stream* make_stream();
   void release_stream(Stream* stream);
   // That nobody made. Other streams do not wait for it, as those of cudaStreamNonBlocking do not.
@@ -127,6 +132,7 @@ class Runtime {
   WorkTime next_time(Stream& stream, const char* name);
 
   Machine::Options options_;
+  const std::uint64_t number_;  // of the machines of the program
   std::mutex mutex_;
   Prng prng_;
   SimtArena arena_;

@@ -157,6 +157,7 @@ Status CudaPool::copy_page_on(CudaStream& stream, PageId from, PageId to) {
 
 Status CudaPool::copy_page(PageId from, PageId to) {
   const std::lock_guard lock(mutex_);
+  STEMMA_RETURN_IF_ERROR(device_.use_in_thread());
   STEMMA_RETURN_IF_ERROR(wait_for_use(stream_));
   STEMMA_RETURN_IF_ERROR(copy_page_on(stream_, from, to));
   return stream_.synchronize();
@@ -178,6 +179,7 @@ Result<std::optional<std::int64_t>> CudaPool::first_different_layer(PageId a, Pa
   const auto bytes = static_cast<std::size_t>(layer_bytes());
   const std::size_t image_bytes = bytes * static_cast<std::size_t>(shape().layers);
   const std::lock_guard lock(mutex_);
+  STEMMA_RETURN_IF_ERROR(device_.use_in_thread());
   if (compared_.size_bytes() == 0) {
     STEMMA_ASSIGN_OR_RETURN(compared_, device_.allocate_pinned(2 * image_bytes));
   }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/float16.h"
@@ -350,6 +351,16 @@ TEST_F(CudaPools, PagesDifferInTheFirstLayerOfWhichABitDoes) {
       EXPECT_EQ(*cuda_->first_different_layer(PageId(1), PageId(2)), std::nullopt);
     }
   }
+}
+
+TEST_F(CudaPools, AThreadThatDidNothingYetCopiesAndComparesPages) {
+  make_pools(shape_of(KvKind::kMha, DType::kBF16, 3, 16), KvLayout::kLayerFirst);
+  store_in_both<std::int32_t>(1, DType::kF32, cuda_->shape().slots());
+  EXPECT_EQ(*cuda_->first_different_layer(PageId(1), PageId(2)), 1);
+  std::thread([&] { EXPECT_TRUE(cuda_->copy_page(PageId(1), PageId(2)).ok()); }).join();
+  std::thread([&] {
+    EXPECT_EQ(*cuda_->first_different_layer(PageId(1), PageId(2)), std::nullopt);
+  }).join();
 }
 
 // What was made for the first, graphs say, is not for the second, wherever that lies.
