@@ -262,6 +262,28 @@ TEST_F(CudaDeviceTest, AThreadThatHasNotSaidOnWhichGpuEndsTheProgram) {
   EXPECT_EQ(download<std::int32_t>(memory.bytes(), 1)[0], 0x07070707);
 }
 
+TEST_F(CudaDeviceTest, AKernelThatIsLoadedWhileAnotherThreadRecordsEndsTheProgram) {
+  CudaStream other = another_stream();
+  const CudaMemory out = allocate<std::int32_t>(64);
+  const auto launched_elsewhere = [&] {
+    Status launched;
+    std::thread([&] {
+      launched = device().use_in_thread();
+      if (launched.ok()) launched = launch_places(other, 1, 64, out.as<std::int32_t>());
+    }).join();
+    return launched;
+  };
+  ASSERT_TRUE(stream().begin_recording().ok());
+  EXPECT_DEATH(static_cast<void>(launched_elsewhere()), "a kernel is loaded");
+  ASSERT_TRUE(stream().end_recording().ok());
+  ASSERT_TRUE(launch_places(stream(), 1, 64, out.as<std::int32_t>()).ok());
+  ASSERT_TRUE(stream().synchronize().ok());
+  ASSERT_TRUE(stream().begin_recording().ok());
+  EXPECT_TRUE(launched_elsewhere().ok()) << "it is there";
+  ASSERT_TRUE(stream().end_recording().ok());
+  ASSERT_TRUE(other.synchronize().ok());
+}
+
 TEST_F(CudaDeviceTest, MemoryWhileAStreamRecordsEndsTheProgram) {
   ASSERT_TRUE(stream().begin_recording().ok());
   EXPECT_DEATH(static_cast<void>(device().allocate(16, stream())), "while a stream records");

@@ -30,6 +30,8 @@
 //   load_matrices(r, row)  load_matrices_transposed(r, row)         ldmatrix.x4
 //   multiply_add<T>(d, a, b)           mma.m16n8k16, T BFloat16 or Float16, sums in f32
 //   launch("name", stream, {.teams_x = …, .threads = …}, kernel, arguments…)   on the host
+//   load_kernel(kernel)                what the first launch of it would do, on the host: a thread
+//                                      must not load one while another thread's stream records
 //   team_can_have(bytes)               so much shared memory, on the thread's device; on the host
 //
 // A *team* is what CUDA calls a thread block (that word means three other things here); a warp has

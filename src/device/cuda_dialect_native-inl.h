@@ -229,6 +229,18 @@ bool can_begin_early();
 // 0 where there is no device.
 std::int64_t team_shared_bytes_max();
 
+// Without it a kernel comes to the device when it is launched first, which may wait for all that
+// the device does, and is no business of a stream that records.
+template <typename... Parameters>
+Status load_kernel(void (*kernel)(Parameters...)) {
+  cudaFuncAttributes attributes = {};
+  const cudaError_t error =
+      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
+  if (error == cudaSuccess) return {};
+  static_cast<void>(cudaGetLastError());  // not the next call's
+  return Error{ErrorCode::kInternal, std::string("a kernel: ") + cudaGetErrorString(error), 0};
+}
+
 // Queues a kernel. kInternal with the runtime's words if it cannot be launched.
 template <typename... Parameters, typename... Arguments>
 Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,

@@ -247,10 +247,17 @@ inline std::int64_t team_shared_bytes_max() {
   return simt::team_shared_bytes_max();
 }
 
+template <typename... Parameters>
+Status load_kernel(void (*kernel)(Parameters...)) {
+  simt::load_kernel(reinterpret_cast<const void*>(kernel));
+  return {};
+}
+
 template <typename... Parameters, typename... Arguments>
 Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
               void (*kernel)(Parameters...), Arguments... arguments) {
   if (shape.teams_x == 0 || shape.teams_y == 0 || shape.teams_z == 0) return {};
+  simt::load_kernel(reinterpret_cast<const void*>(kernel));
   const simt::Grid grid = {{shape.teams_x, shape.teams_y, shape.teams_z},
                            shape.threads,
                            shape.shared_bytes,

@@ -78,6 +78,9 @@ void check_matrix_row(const void* address);
 // are whole warps, 32 … 1,024.
 void run_grid(const Grid& grid, const std::function<void()>& kernel, std::uint64_t seed);
 
+// What the first launch of a kernel does, unless it was done. Ends the program where a stream of
+// another thread records: on a GPU either may fail.
+void load_kernel(const void* kernel);
 // Queues a kernel on an emulated stream. kInternal, as of the CUDA runtime, for a shape that a GPU
 // would refuse.
 Status queue_kernel(void* stream, const char* name, const Grid& grid, std::function<void()> kernel);

@@ -104,6 +104,14 @@ void Runtime::let_time_pass() {
   arena_.close();
 }
 
+void Runtime::load_kernel(const void* kernel) {
+  if (!loaded_.insert(kernel).second) return;
+  for (const auto& stream : streams_) {
+    STEMMA_CHECK(!stream->recording.has_value() || stream->recorder == std::this_thread::get_id(),
+                 "a kernel is loaded while another thread records");
+  }
+}
+
 void Runtime::run_kernel(const Grid& grid, const std::function<void()>& kernel) {
   if (kernels_left_.has_value() && (*kernels_left_)-- <= 0) failed_ = true;
   if (failed_) return;
@@ -254,6 +262,11 @@ Stream& stream_of(void* raw) {
 Event& event_of(void* raw) {
   STEMMA_CHECK(raw != nullptr, "an event that was made");
   return *static_cast<Event*>(raw);
+}
+
+void load_kernel(const void* kernel) {
+  const std::lock_guard lock(runtime().mutex());
+  runtime().load_kernel(kernel);
 }
 
 Status queue_kernel(void* stream, const char* name, const Grid& grid,

@@ -97,6 +97,7 @@ class Runtime {
   // Perhaps does something: time passes while somebody asks.
   void let_time_pass();
 
+  void load_kernel(const void* kernel);
   void run_kernel(const Grid& grid, const std::function<void()>& kernel);
   // Maps memory that was given to pin, or, where kernels do not reach it, does not while one runs.
   void map_pinned(int protection) const;
@@ -147,6 +148,7 @@ class Runtime {
   std::optional<std::int64_t> kernels_left_;
   bool failed_ = false;
   std::int64_t kernels_ = 0;
+  std::set<const void*> loaded_;  // kernels
 };
 
 // While a Machine lives. REQUIRES of runtime(): one does.

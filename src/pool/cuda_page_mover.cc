@@ -69,6 +69,7 @@ Status CudaPageMover::open_all() {
       open_lane(up_, pages, std::max(std::min(sums, layers * pages), least), layers));
   STEMMA_RETURN_IF_ERROR(open_lane(in_, 1, static_cast<std::size_t>(sum_words(host_.layers())), 0));
   listed_.reserve(pages);
+  STEMMA_RETURN_IF_ERROR(load_page_copies());
   STEMMA_ASSIGN_OR_RETURN(staging_,
                           device.allocate_pinned(static_cast<std::size_t>(host_.page_bytes())));
   return upload_tables();

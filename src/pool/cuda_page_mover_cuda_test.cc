@@ -2,6 +2,8 @@
 // copy engines; a flipped bit, a stale key, a call that is stopped and a device that fails are
 // reported, and nothing is queued behind a call that has returned. Faults: rows 3 (host) and 13
 // (docs/FAULTS.md).
+#include <thread>
+
 #include "base/crc32c.h"
 #include "pool/cuda_page_mover.h"
 #include "pool/cuda_pool_fixture.h"
@@ -336,6 +338,25 @@ TEST_F(CudaPageMoverTest, AnImageGoesToAPageIfItsSumsAreRight) {
     EXPECT_TRUE(cuda_image(PageId(3)) == twin_image(PageId(3)));
     image[layer_bytes + 3] ^= std::byte{1};
     EXPECT_EQ(mover_->copy_page_in(image, sums, PageId(4)), kCorrupt);
+  }
+}
+
+// As an engine does that records a step when a mover's threads move their first pages.
+TEST_F(CudaPageMoverTest, PagesMoveForTheFirstTimeWhileAnotherThreadRecords) {
+  for (const KvShape& shape : {small_shape(), large_shape()}) {
+    make(shape);
+    CudaStream computing = another_stream();
+    ASSERT_TRUE(computing.begin_recording().ok());
+    std::thread([&] {
+      std::vector<PageMove> down = down_;
+      mover_->back_up(down, kAlways);
+      EXPECT_THAT(verdicts(down), Each(kDone));
+      std::vector<PageMove> up = moves_back(down, {2, 3, 4, 5, 0, 1});
+      Heard heard;
+      mover_->promote(up, kAlways, heard);
+      EXPECT_THAT(verdicts(up), Each(kDone));
+    }).join();
+    EXPECT_TRUE(computing.end_recording().ok());
   }
 }
 

@@ -264,6 +264,12 @@ int parts_of(const PageCopy& copy) {
 }
 
 template <Way kWay>
+Status load_copies() {
+  STEMMA_RETURN_IF_ERROR(load_kernel(copy_pages<kWay, true>));
+  return load_kernel(copy_pages<kWay, false>);
+}
+
+template <Way kWay>
 Status launch_copy(const char* name, CudaStream& stream, const PageCopy& copy,
                    std::int64_t teams_max) {
   const int parts = parts_of(copy);
@@ -301,6 +307,12 @@ void gather_sums(const PageCopy& copy) {
     for (int part = 0; part < parts; ++part) sum = sum_product(sum, advance) ^ *next++;
     copy.sums[item] = sum ^ copy.zeros_sum;
   }
+}
+
+Status load_page_copies() {
+  STEMMA_RETURN_IF_ERROR(load_copies<Way::kOut>());
+  STEMMA_RETURN_IF_ERROR(load_copies<Way::kIn>());
+  return load_copies<Way::kSum>();
 }
 
 Status copy_pages_out(CudaStream& stream, const PageCopy& copy) {

@@ -71,6 +71,9 @@ constexpr std::int64_t sum_words(std::int64_t images) {
 // Makes sums of images of them. REQUIRES: called once, on the host, when the copy is done.
 void gather_sums(const PageCopy& copy);
 
+// Loads the kernels, so that copies may be queued first while another thread's stream records.
+Status load_page_copies();
+
 // Queue it. REQUIRES: pages of both sides differ from each other; a layer of a page has fewer than
 // 2^30 bytes; no kernel that is still on its way in the stream writes `pages` or, for
 // copy_pages_in, images: both are read while it ends.
