@@ -33,12 +33,20 @@ std::int64_t CudaGraphs::bucket_of(std::int64_t rows) const {
 
 Status CudaGraphs::run(CudaStream& stream, std::int64_t bucket, FunctionRef<Status()> queue_step) {
   Entry& entry = entries_[static_cast<std::size_t>(bucket)];
-  if (!entry.seen) {
-    // What is loaded or set up when it is used first cannot be recorded.
-    STEMMA_RETURN_IF_ERROR(queue_step());
-    entry.seen = true;
-    return {};
+  // What is loaded or set up when it is used first cannot be recorded.
+  if (entry.seen && (!entry.graph.empty() || !full_)) {
+    const Status replayed = replay(stream, entry, queue_step);
+    if (replayed.ok() || replayed.error().code != ErrorCode::kOutOfMemory) return replayed;
+    entry.graph = {};
+    full_ = true;
   }
+  STEMMA_RETURN_IF_ERROR(queue_step());
+  entry.seen = true;
+  return {};
+}
+
+// kOutOfMemory: nothing was queued.
+Status CudaGraphs::replay(CudaStream& stream, Entry& entry, FunctionRef<Status()> queue_step) {
   if (entry.graph.empty()) {
     STEMMA_ASSIGN_OR_RETURN(entry.graph, record(stream, queue_step));
   }
@@ -47,6 +55,7 @@ Status CudaGraphs::run(CudaStream& stream, std::int64_t bucket, FunctionRef<Stat
 
 void CudaGraphs::clear() {
   for (Entry& entry : entries_) entry = {};
+  full_ = false;
 }
 
 }  // namespace stemma

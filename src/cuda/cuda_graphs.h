@@ -1,5 +1,6 @@
 // CudaGraphs: decode steps recorded once for each number of rows worth telling apart (a bucket),
-// and queued as one thing from then on.
+// and queued as one thing from then on. Where there is no memory for another graph, steps of that
+// bucket are queued as they are.
 //
 // Thread:     as the stream.
 // Memory:     the runtime's, about a hundred bytes for each thing queued in a step and bucket.
@@ -26,8 +27,9 @@ class CudaGraphs {
   // multiples of 8 up to 256, and at most rows_max; 0 for a step that is not recorded.
   std::int64_t bucket_of(std::int64_t rows) const;
 
-  // Queues what `queue_step` queues, which depends on `bucket` alone and may be recorded. Errors
-  // are those of queue_step and of recording. REQUIRES: bucket_of gave `bucket`.
+  // Queues what `queue_step` queues, which depends on `bucket` alone and may be recorded, and that
+  // again without being queued. Errors are those of queue_step and of recording.
+  // REQUIRES: bucket_of gave `bucket`.
   Status run(CudaStream& stream, std::int64_t bucket, FunctionRef<Status()> queue_step);
 
   // Forgets what was recorded; what is queued of it is computed still.
@@ -39,7 +41,10 @@ class CudaGraphs {
     bool seen = false;
   };
 
+  static Status replay(CudaStream& stream, Entry& entry, FunctionRef<Status()> queue_step);
+
   std::vector<Entry> entries_;  // by bucket
+  bool full_ = false;           // there is no memory for another graph
 };
 
 }  // namespace stemma

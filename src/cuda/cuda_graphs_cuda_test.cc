@@ -61,5 +61,35 @@ TEST_F(CudaGraphsTest, WhatFailsWhileItIsRecordedIsRecordedAgain) {
   EXPECT_EQ(asked, 3);
 }
 
+#ifdef STEMMA_SIMT
+TEST_F(CudaGraphsTest, AStepWithoutMemoryForItsGraphIsQueuedAsItIs) {
+  const CudaMemory counted = upload(std::vector<std::int32_t>(1, 0));
+  CudaGraphs graphs(2);
+  int asked = 0;
+  const auto run = [&](std::int64_t bucket) {
+    const Status ran = graphs.run(stream(), bucket, [&] {
+      ++asked;
+      return stream().fill(counted.bytes(), static_cast<std::uint8_t>(bucket), 4);
+    });
+    ASSERT_TRUE(ran.ok()) << ran.error().detail;
+    ASSERT_EQ(download<std::int32_t>(counted.bytes(), 1)[0], 0x01010101 * bucket);
+  };
+  for (int round = 0; round < 3; ++round) run(1);
+  EXPECT_EQ(asked, 2);
+  run(2);
+  machine().fail_allocations(1);
+  asked = 0;
+  run(2);
+  EXPECT_EQ(asked, 2) << "recorded, and queued";
+  run(2);
+  EXPECT_EQ(asked, 3) << "nobody tries in every step";
+  run(1);
+  EXPECT_EQ(asked, 3) << "the graphs that there are remain";
+  graphs.clear();
+  for (int round = 0; round < 3; ++round) run(2);
+  EXPECT_EQ(asked, 5);
+}
+#endif
+
 }  // namespace
 }  // namespace stemma

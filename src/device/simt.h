@@ -116,7 +116,8 @@ class Machine {
 
   // Kernels done so far.
   std::int64_t kernels() const;
-  // The next `count` allocations fail, as if the memory were full.
+  // The next `count` allocations fail, as if the memory were full, and so do recordings, of which a
+  // graph takes some.
   void fail_allocations(int count);
   // The kernel after `count` more fails, as a GPU that falls off the bus: so does all that follows.
   void fail_after_kernels(std::int64_t count);

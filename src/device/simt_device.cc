@@ -224,6 +224,9 @@ Result<CudaGraph> CudaStream::end_recording() {
   STEMMA_CHECK(stream.recording.has_value(), "recording has begun");
   auto graph = std::make_unique<simt::Graph>(simt::Graph{std::move(*stream.recording)});
   stream.recording.reset();
+  if (runtime().take_failure()) {
+    return Error{ErrorCode::kOutOfMemory, "no memory for a graph", 0};
+  }
   return CudaGraph(graph.release());
 }
 

@@ -133,11 +133,14 @@ void Runtime::map_pinned(int protection) const {
   }
 }
 
+bool Runtime::take_failure() {
+  if (allocations_to_fail_ == 0) return false;
+  --allocations_to_fail_;
+  return true;
+}
+
 void* Runtime::try_allocate(std::size_t size_bytes, Stream& stream) {
-  if (allocations_to_fail_ > 0) {
-    --allocations_to_fail_;
-    return nullptr;
-  }
+  if (take_failure()) return nullptr;
   void* const bytes = arena_.try_allocate(size_bytes);
   if (trace_ != nullptr && bytes != nullptr) {
     trace_->begin_memory(bytes, size_bytes, next_time(stream, "an allocation"));

@@ -102,6 +102,8 @@ class Runtime {
   // Maps memory that was given to pin, or, where kernels do not reach it, does not while one runs.
   void map_pinned(int protection) const;
 
+  // Whether what wants memory is to fail, once more.
+  bool take_failure();
   // nullptr if there is no room. Other streams may use it behind what is queued in this one.
   void* try_allocate(std::size_t size_bytes, Stream& stream);
   // REQUIRES: called by the work that gives it back.
