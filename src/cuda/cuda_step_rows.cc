@@ -10,7 +10,7 @@
 namespace stemma {
 namespace {
 
-constexpr std::int64_t kArrays = 6;
+constexpr std::size_t kArrays = 6;
 
 // Fills an array up to its length with `rest`.
 template <typename From>
@@ -44,7 +44,7 @@ Result<CudaStepRows> CudaStepRows::create(CudaDevice& device, CudaStream& stream
                                           std::int64_t rows_max) {
   CudaStepRows rows;
   rows.rows_max_ = rows_max;
-  const auto bytes = static_cast<std::size_t>(kArrays * rows_max) * sizeof(std::int32_t);
+  const auto bytes = kArrays * static_cast<std::size_t>(rows_max) * sizeof(std::int32_t);
   STEMMA_ASSIGN_OR_RETURN(rows.images_, PinnedTurns::create(device, bytes));
   STEMMA_ASSIGN_OR_RETURN(rows.memory_, device.allocate(bytes, stream));
   const auto* first = rows.memory_.as<const std::int32_t>();
@@ -71,7 +71,12 @@ Status CudaStepRows::upload(CudaStream& stream, const KvBatch& batch, std::int64
   write(array(3), batch.windowed_slots, -1);
   write(array(4), batch.logit_rows, 0);
   write_adapters(array(5), batch);
-  return images_.copy_in(stream, memory_.bytes(), memory_.size_bytes());
+  const auto stride_bytes = static_cast<std::size_t>(rows_max_) * sizeof(std::int32_t);
+  return images_.copy_rows_in(stream, memory_.bytes(),
+                              {.row_bytes = static_cast<std::size_t>(rows) * sizeof(std::int32_t),
+                               .rows = kArrays,
+                               .to_stride_bytes = stride_bytes,
+                               .from_stride_bytes = stride_bytes});
 }
 
 }  // namespace stemma

@@ -4,7 +4,7 @@
 // Thread:     as the stream.
 // Memory:     24 bytes a row on the device; twice that pinned: a step can be written while the copy
 //             of the one before is still queued.
-// Cost:       one copy a step.
+// Cost:       one copy a step, of the rows that it has.
 // Not here:   page tables (CudaAttention has its own).
 #pragma once
 

@@ -25,8 +25,17 @@ Result<std::byte*> PinnedTurns::begin() {
 }
 
 Status PinnedTurns::copy_in(CudaStream& stream, void* device, std::size_t size_bytes) {
+  STEMMA_RETURN_IF_ERROR(stream.copy_in(device, pieces_[next_].pinned.bytes(), size_bytes));
+  return end_turn(stream);
+}
+
+Status PinnedTurns::copy_rows_in(CudaStream& stream, void* device, const CudaRows& rows) {
+  STEMMA_RETURN_IF_ERROR(stream.copy_rows_in(device, pieces_[next_].pinned.bytes(), rows));
+  return end_turn(stream);
+}
+
+Status PinnedTurns::end_turn(CudaStream& stream) {
   Piece& piece = pieces_[next_];
-  STEMMA_RETURN_IF_ERROR(stream.copy_in(device, piece.pinned.bytes(), size_bytes));
   next_ = 1 - next_;
   return stream.record(piece.copied);
 }

@@ -30,8 +30,12 @@ class PinnedTurns {
   // Queues a copy of its first `size_bytes` to `device`; it is the other's turn then.
   // REQUIRES: begin was called, and nothing is written to the piece from here on.
   Status copy_in(CudaStream& stream, void* device, std::size_t size_bytes);
+  // The same of rows of it.
+  Status copy_rows_in(CudaStream& stream, void* device, const CudaRows& rows);
 
  private:
+  Status end_turn(CudaStream& stream);
+
   struct Piece {
     PinnedMemory pinned;
     CudaEvent copied;
