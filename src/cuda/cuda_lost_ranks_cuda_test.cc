@@ -41,8 +41,12 @@ class LeftRanks final : public CudaRanks {
     if (!leave) return {};
     return Error{ErrorCode::kInternal, "a GPU did not do its part"};
   }
-  void give_up() override { given_up = true; }
+  void give_up() override {
+    given_up = true;
+    ++times_given_up;
+  }
 
+  static inline int times_given_up = 0;
   std::int64_t gathers = 0;  // that were queued or recorded
   bool leave = false;
   bool given_up = false;
@@ -103,6 +107,19 @@ TEST_F(CudaLostRanks, NoGraphKeepsAGatherOfRanksThatAreGivenUp) {
     ranks.leave = false;
     EXPECT_EQ(steps.next(), "there are no others");
     EXPECT_EQ(steps.next(), "") << "they have met again";
+  });
+}
+
+TEST_F(CudaLostRanks, ARunnerThatEndsWithAStepOnItsWayGivesUpThoseThatAreLost) {
+  write_model("llama2");
+  ThreadRanks(1).run([&](RankGroup& group) {
+    Decoding steps = decoding(group);
+    const KvBatch batch = steps.request.next({5});
+    ASSERT_TRUE(steps.runner->queue(batch, {*steps.pool}, {}).ok());
+    LeftRanks::last->leave = true;
+    const int before = LeftRanks::times_given_up;
+    steps.runner.reset();
+    EXPECT_EQ(LeftRanks::times_given_up, before + 1);
   });
 }
 

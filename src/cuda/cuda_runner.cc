@@ -83,7 +83,11 @@ CudaRunner::CudaRunner(Key, CudaDevice& device, ModelConfig config,
                        const CudaRunnerOptions& options)
     : device_(device), config_(std::move(config)), options_(options), graphs_(0) {}
 
+// The stream does not come to its end while gathers wait for ranks that are gone.
 CudaRunner::~CudaRunner() {
+  for (; in_flight_ > 0; --in_flight_) {
+    ignore_error(await(first_pending()), "nobody asks what became of the step");
+  }
   if (stream_.raw() != nullptr) drain();
 }
 

@@ -73,7 +73,7 @@ class CudaRunner final : public LoadedRunner {
                                                   const CudaRunnerOptions& cuda_options,
                                                   ThreadPool& threads);
   CudaRunner(Key, CudaDevice& device, ModelConfig config, const CudaRunnerOptions& options);
-  // Waits for what is queued.
+  // Waits for what is queued, for other ranks as long as wait does.
   ~CudaRunner() override;
 
   // As Runner. Errors are those of forward, of several ranks the same on all; when queue returns

@@ -66,7 +66,9 @@ class NcclRanks final : public CudaRanks {
  public:
   NcclRanks(const NcclCalls& nccl, CudaStream& stream, RankGroup& group)
       : CudaRanks(group), nccl_(nccl), stream_(stream) {}
+  // Destroying waits for the other ranks to do the same: not for those that are known to be lost.
   ~NcclRanks() override {
+    if (!communication().ok()) give_up();
     if (communicator_ == nullptr) return;
     ignore_error(status_of("ncclCommDestroy", nccl_.destroy(communicator_)),
                  "nothing is left to be told");
@@ -123,7 +125,9 @@ class NcclRanks final : public CudaRanks {
     STEMMA_RETURN_IF_ERROR(group().broadcast(std::as_writable_bytes(std::span(&id, 1))));
     const Status met =
         status_of("ncclCommInitRank", nccl_.init_rank(&communicator_, ranks(), id, rank()));
-    return agree(group(), met);
+    const Status all_met = agree(group(), met);
+    if (!all_met.ok()) give_up();  // some have none
+    return all_met;
   }
 
  private:
