@@ -195,23 +195,21 @@ Status launch_rounded(CudaStream& stream, const ExpertProduct& p) {
   return launch("multiply_experts", stream, shape, rounded_experts_kernel<kForm, T, Shape>, p);
 }
 
-static_assert(Rounded16::kRows == FewRows::kRows && SomeRounded::kRows == SomeRows::kRows &&
-              ManyRounded::kRows == ManyRows::kRows);
+static_assert(Rounded16::kRows == FewRows::kRows && SmallRounded16::kRows == FewRows::kRows &&
+              SomeRounded::kRows == SomeRows::kRows && ManyRounded::kRows == ManyRows::kRows);
 // Of the highest tiles, whatever the weights.
 constexpr std::int64_t kManyRowsBytes = ManyRows::kSharedBytes;
 static_assert(ManyWide::kSharedBytes <= kManyRowsBytes &&
               ManyRounded::shared_bytes(CodeForm::kInt8) <= kManyRowsBytes);
 
-// Low tiles take more room than higher ones: where there is none for them, those serve too.
 template <CodeForm kForm, typename T>
 Status launch_rounded_typed(CudaStream& stream, const ExpertProduct& p) {
-  const bool low = p.tile_visits == Rounded16::kRows;
-  if (low && team_can_have(Rounded16::shared_bytes(kForm))) {
-    return launch_rounded<kForm, T, Rounded16>(stream, p);
+  if (p.tile_visits == Rounded16::kRows) {
+    return team_can_have(Rounded16::shared_bytes(kForm))
+               ? launch_rounded<kForm, T, Rounded16>(stream, p)
+               : launch_rounded<kForm, T, SmallRounded16>(stream, p);
   }
-  if (low || p.tile_visits == SomeRounded::kRows) {
-    return launch_rounded<kForm, T, SomeRounded>(stream, p);
-  }
+  if (p.tile_visits == SomeRounded::kRows) return launch_rounded<kForm, T, SomeRounded>(stream, p);
   if (p.tile_visits == ManyRounded::kRows) return launch_rounded<kForm, T, ManyRounded>(stream, p);
   return wrong("multiply_experts: there are no tiles of this height");
 }

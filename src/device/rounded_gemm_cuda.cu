@@ -64,14 +64,21 @@ Status launch_tiles(CudaStream& stream, const CudaGemmParams& p) {
   return launch("rounded_gemm", stream, shape, rounded_kernel<kForm, T, Shape>, p);
 }
 
-// Of some GPUs teams have room for the tiles of SomeRounded alone.
+// The first of the tiles that a team has room for.
+template <CodeForm kForm, typename T, typename Shape, typename Small>
+Status launch_few(CudaStream& stream, const CudaGemmParams& p) {
+  static_assert(Shape::kRows == Small::kRows);
+  return team_can_have(Shape::shared_bytes(kForm)) ? launch_tiles<kForm, T, Shape>(stream, p)
+                                                   : launch_tiles<kForm, T, Small>(stream, p);
+}
+
 template <CodeForm kForm, typename T>
 Status launch_typed(CudaStream& stream, const CudaGemmParams& p) {
-  if (p.m <= FewRounded::kRows && team_can_have(FewRounded::shared_bytes(kForm))) {
-    return launch_tiles<kForm, T, FewRounded>(stream, p);
+  if (p.m <= FewRounded::kRows) {
+    return launch_few<kForm, T, FewRounded, SmallFewRounded>(stream, p);
   }
-  if (p.m <= Rounded16::kRows && team_can_have(Rounded16::shared_bytes(kForm))) {
-    return launch_tiles<kForm, T, Rounded16>(stream, p);
+  if (p.m <= Rounded16::kRows) {
+    return launch_few<kForm, T, Rounded16, SmallRounded16>(stream, p);
   }
   if (p.m > 2 * SomeRounded::kRows && team_can_have(ManyRounded::shared_bytes(kForm))) {
     return launch_tiles<kForm, T, ManyRounded>(stream, p);

@@ -62,6 +62,9 @@ struct RoundedTile {
 };
 using FewRounded = RoundedTile<8, 32, 1, 1, 8, 6, 5, 1>;
 using Rounded16 = RoundedTile<16, 64, 1, 2, 4, 5, 6, 1>;
+// The same of GPUs whose teams have less room: fewer stages, and outputs.
+using SmallFewRounded = RoundedTile<8, 32, 1, 1, 8, 3, 4, 1>;
+using SmallRounded16 = RoundedTile<16, 32, 1, 1, 4, 4, 5, 1>;
 using SomeRounded = RoundedTile<64, 64, 2, 2, 1, 5, 5, 3>;
 using ManyRounded = RoundedTile<128, 128, 2, 4, 1, 5, 5, 1>;
 
