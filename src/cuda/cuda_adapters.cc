@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/math.h"
 
 namespace stemma {
 namespace {
@@ -158,13 +159,18 @@ void CudaAdapters::point_into(const DeviceLowRank* table, const std::vector<bool
   }
 }
 
-Status CudaAdapters::upload_matrix(const PackedWeights& matrix, float* to, CudaUpload& upload) {
+Status CudaAdapters::upload_matrix(const PackedWeights& matrix, float* to,
+                                   CudaUpload& upload) const {
   const auto columns = static_cast<std::size_t>(matrix.k());
   std::vector<float> rows(static_cast<std::size_t>(matrix.n()) * columns);
-  for (std::int64_t row = 0; row < matrix.n(); ++row) {
-    matrix.unpack_row(row,
-                      std::span(rows).subspan(static_cast<std::size_t>(row) * columns, columns));
-  }
+  constexpr std::int64_t kTaskRows = 64;
+  parts_.threads.run(ceil_div(matrix.n(), kTaskRows), [&](std::int64_t task, int) {
+    const std::int64_t end = std::min((task + 1) * kTaskRows, matrix.n());
+    for (std::int64_t row = task * kTaskRows; row < end; ++row) {
+      const auto first = static_cast<std::size_t>(row) * columns;
+      matrix.unpack_row(row, std::span(rows).subspan(first, columns));
+    }
+  });
   return upload.write(to, std::as_bytes(std::span(rows)));
 }
 

@@ -130,7 +130,7 @@ class CudaAdapters {
     std::size_t products = kAdaptedMatricesMax;  // of one row at once
   };
   Result<Held> upload(const Adapter& adapter, CudaUpload& upload);
-  static Status upload_matrix(const PackedWeights& matrix, float* to, CudaUpload& upload);
+  Status upload_matrix(const PackedWeights& matrix, float* to, CudaUpload& upload) const;
   Status write_table(CudaUpload& upload);
   void point_into(const DeviceLowRank* table, const std::vector<bool>& is_changed);
 
