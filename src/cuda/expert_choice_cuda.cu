@@ -123,7 +123,8 @@ STEMMA_ON_DEVICE void close_groups(const ChooseExperts& p, const ChoiceRow& row)
   for (std::int64_t i = 0; i < p.row_groups; ++i) take_largest(row.group_keys, p.groups);
   warp_barrier();
   for (std::int64_t expert = lane_index(); expert < p.experts; expert += kWarpThreads) {
-    const bool open = row.group_keys[expert / group_experts] == 0;
+    const auto group = static_cast<std::int32_t>(expert) / static_cast<std::int32_t>(group_experts);
+    const bool open = row.group_keys[group] == 0;
     if (!open) row.keys[expert] = key_of(kMinusInfinity, expert);
   }
 }
@@ -216,13 +217,25 @@ STEMMA_ON_DEVICE void write_tiles(const SortVisits& p, std::int32_t visits, std:
 
 // Which of the thread's run of visits from `begin` on are of the team's expert, one bit each.
 STEMMA_ON_DEVICE std::uint32_t run_of(const SortVisits& p, std::int64_t begin) {
+  const auto expert = static_cast<std::uint32_t>(team_x());
   std::uint32_t bits = 0;
-  STEMMA_UNROLLED
-  for (int i = 0; i < kRunVisits; ++i) {
-    const bool own = begin + i < p.visits && p.chosen[begin + i] == team_x();
-    bits |= own ? 1u << i : 0u;
+  if (begin + kRunVisits <= p.visits) {
+    const Words words[2] = {load_words(p.chosen + begin), load_words(p.chosen + begin + 4)};
+    STEMMA_UNROLLED
+    for (int i = 0; i < kRunVisits; ++i) bits |= words[i / 4].w[i % 4] == expert ? 1u << i : 0u;
+    return bits;
+  }
+  STEMMA_ROLLED
+  for (int i = 0; begin + i < p.visits; ++i) {
+    bits |= static_cast<std::uint32_t>(p.chosen[begin + i]) == expert ? 1u << i : 0u;
   }
   return bits;
+}
+
+// The row that a visit is of: there are less than 2^31.
+STEMMA_ON_DEVICE std::int32_t visiting_row(const SortVisits& p, std::int32_t visit) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(visit) /
+                                   static_cast<std::uint32_t>(p.row_experts));
 }
 
 STEMMA_KERNEL STEMMA_TEAM(kSortThreads, 4) sort_kernel(const SortVisits p) {
@@ -247,8 +260,9 @@ STEMMA_KERNEL STEMMA_TEAM(kSortThreads, 4) sort_kernel(const SortVisits p) {
     STEMMA_UNROLLED
     for (int j = 0; j < kRunVisits; ++j) {
       if ((bits >> j & 1) == 0) continue;
-      p.sorted[to] = static_cast<std::int32_t>(begin + j);
-      p.rows[to++] = static_cast<std::int32_t>((begin + j) / p.row_experts);
+      const auto visit = static_cast<std::int32_t>(begin + j);
+      p.sorted[to] = visit;
+      p.rows[to++] = visiting_row(p, visit);
     }
   }
 }

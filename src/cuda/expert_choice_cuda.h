@@ -51,10 +51,11 @@ struct ExpertTile {
 };
 
 struct SortVisits {
-  const std::int32_t* chosen = nullptr;  // [visits]: the experts; each from 0 to experts - 1
-  std::int32_t* sorted = nullptr;        // [visits]: visits, sorted by expert
-  std::int32_t* rows = nullptr;          // [visits]: the rows of these
-  ExpertTile* tiles = nullptr;           // [tiles_count], those without visits last
+  // [visits]: the experts; each from 0 to experts - 1. Aligned to 16 bytes.
+  const std::int32_t* chosen = nullptr;
+  std::int32_t* sorted = nullptr;  // [visits]: visits, sorted by expert
+  std::int32_t* rows = nullptr;    // [visits]: the rows of these
+  ExpertTile* tiles = nullptr;     // [tiles_count], those without visits last
   std::int64_t visits = 0;
   std::int64_t row_experts = 0;
   std::int64_t experts = 0;
