@@ -132,30 +132,34 @@ Result<StoreStage> make_store_stage(CudaDevice& device, std::int64_t pool_bytes,
   return stage;
 }
 
+// What is stored at once, and how.
+struct StoreCase {
+  std::int64_t tokens = 0;
+  int loads = kStoreLoads;
+};
+
 // Rows [number × tokens, … + tokens) of the source, K and V, to their slots; around at the end.
-Status store_some(StoreStage& stage, Timer& timer, std::int64_t tokens, std::int64_t number) {
+Status store_some(StoreStage& stage, Timer& timer, const StoreCase& stored, std::int64_t number) {
   const KvShape& shape = stage.pool->shape();
-  const std::int64_t first = number % (shape.slots() / tokens) * tokens;
-  const std::int64_t side_bytes = shape.total_bytes() / 2;
-  KvRows k = {.elements = stage.rows.bytes() + first * shape.row_elements() * 2,
-              .dtype = DType::kBF16,
-              .device = DeviceKind::kCuda,
-              .rows = tokens,
-              .heads = shape.heads,
-              .head_dim = shape.head_dim,
-              .row_stride = shape.row_elements()};
-  KvRows v = k;
-  v.elements = static_cast<const std::byte*>(k.elements) + side_bytes;
-  const DeviceSlots slots = {.narrow = stage.slots.as<std::int32_t>() + first, .count = tokens};
-  return stage.pool->store_on(timer.stream, 0, slots, k, v);
+  const std::int64_t first = number % (shape.slots() / stored.tokens) * stored.tokens;
+  const StoreSource k = {stage.rows.bytes() + first * shape.row_elements() * 2,
+                         shape.row_elements()};
+  const StoreSource v = {k.elements + shape.total_bytes() / 2, k.row_stride};
+  return store_rows_on(timer.stream, {.target = stage.pool->store_target(0),
+                                      .slots = {.narrow = stage.slots.as<std::int32_t>() + first,
+                                                .count = stored.tokens},
+                                      .source_dtype = DType::kBF16,
+                                      .k = k,
+                                      .v = v,
+                                      .loads = stored.loads});
 }
 
-Result<BenchLine> bench_tokens(StoreStage& stage, Timer& timer, std::int64_t tokens,
+Result<BenchLine> bench_stored(StoreStage& stage, Timer& timer, const StoreCase& stored,
                                const CudaPoolBenchOptions& options) {
   const KvShape& shape = stage.pool->shape();
-  const std::int64_t bytes = tokens * shape.row_elements() * 2 * 2;
+  const std::int64_t bytes = stored.tokens * shape.row_elements() * 2 * 2;
   std::byte* const pool = stage.pool->layer_pieces(0).begin()->page0;
-  const auto store = [&](std::int64_t number) { return store_some(stage, timer, tokens, number); };
+  const auto store = [&](std::int64_t number) { return store_some(stage, timer, stored, number); };
   const auto copy = [&](std::int64_t number) {
     const std::int64_t at = number % (shape.total_bytes() / bytes) * bytes;
     return timer.stream.copy(pool + at, stage.rows.bytes() + at, static_cast<std::size_t>(bytes));
@@ -172,7 +176,9 @@ Result<BenchLine> bench_tokens(StoreStage& stage, Timer& timer, std::int64_t tok
     large.push_back(limit);
   }
   BenchLine line = line_of("cuda_store", samples.values, large, "device_copy");
-  line.params = {{"tokens", std::to_string(tokens)},
+  line.params = {{"tokens", std::to_string(stored.tokens)},
+                 {"loads", std::to_string(stored.loads)},
+                 {"chosen", stored.loads == kStoreLoads ? "yes" : "no"},
                  {"bytes", std::to_string(bytes)},
                  {"copy_of_as_many_gb_per_s", fmt::format("{:.1f}", median(samples.bounds))}};
   return line;
@@ -405,8 +411,10 @@ Result<Lines> bench_cuda_store(CudaDevice& device, const CudaPoolBenchOptions& o
   STEMMA_ASSIGN_OR_RETURN(StoreStage stage, make_store_stage(device, options.pool_bytes, timer));
   Lines lines;
   for (const std::int64_t tokens : options.stored_tokens) {
-    STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_tokens(stage, timer, tokens, options));
-    lines.push_back(std::move(line));
+    for (const int loads : {4, 2, 1}) {
+      STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_stored(stage, timer, {tokens, loads}, options));
+      lines.push_back(std::move(line));
+    }
   }
   return lines;
 }

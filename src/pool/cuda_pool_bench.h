@@ -30,7 +30,8 @@ struct CudaPoolBenchOptions {
   int samples = 15;
 };
 
-// A line for each number of tokens: rows of 2 KiB of K and of V to random pages of 16.
+// A line for each number of tokens and of loads on their way: rows of 2 KiB of K and of V to random
+// pages of 16.
 Result<std::vector<BenchLine>> bench_cuda_store(CudaDevice& device,
                                                 const CudaPoolBenchOptions& options);
 

@@ -25,13 +25,16 @@ std::string what_of(const BenchLine& line) {
   return what;
 }
 
-TEST_F(CudaPoolBenchTest, StoresHaveALineForEachNumberOfTokens) {
+TEST_F(CudaPoolBenchTest, StoresHaveALineForEachNumberOfTokensAndLoads) {
   const auto lines = bench_cuda_store(device(), small_options());
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
-  ASSERT_EQ(lines->size(), 2u);
-  EXPECT_EQ((*lines)[1].bench, "cuda_store");
-  EXPECT_EQ((*lines)[1].bound_name, "device_copy");
-  EXPECT_EQ((*lines)[1].params[0].second, "40");
+  ASSERT_EQ(lines->size(), 6u);
+  EXPECT_EQ((*lines)[3].bench, "cuda_store");
+  EXPECT_EQ((*lines)[3].bound_name, "device_copy");
+  EXPECT_EQ((*lines)[3].params[0].second, "40");
+  EXPECT_EQ((*lines)[3].params[1].second, "4");
+  EXPECT_EQ((*lines)[3].params[2].second, "yes");
+  EXPECT_EQ((*lines)[4].params[2].second, "no");
 }
 
 TEST_F(CudaPoolBenchTest, PagesHaveALineForEachWayAndDirection) {

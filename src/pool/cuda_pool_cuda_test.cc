@@ -178,6 +178,30 @@ class CudaPools : public CudaFixture {
     ASSERT_TRUE(stored.ok()) << stored.error().detail;
   }
 
+  // New rows of the pool's dtype in all slots of layer 0.
+  void store_with_loads(int loads) {
+    const KvShape& shape = host_->shape();
+    const bool latent = shape.kind == KvKind::kMla;
+    std::vector<std::int64_t> slots(static_cast<std::size_t>(shape.slots()));
+    std::iota(slots.begin(), slots.end(), std::int64_t{0});
+    std::shuffle(slots.begin(), slots.end(), prng_);
+    const Side k = drawn_side(shape, shape.dtype, shape.slots(), prng_);
+    const Side v = latent ? Side{} : drawn_side(shape, shape.dtype, shape.slots(), prng_);
+    ASSERT_TRUE(host_->store(0, std::span<const std::int64_t>(slots), k.rows, v.rows).ok());
+    const CudaMemory places = upload(slots);
+    const CudaMemory k_memory = upload(k.bytes);
+    const CudaMemory v_memory = upload(v.bytes);
+    const StoreCall call = {
+        .target = cuda_->store_target(0),
+        .slots = {.wide = places.as<std::int64_t>(), .count = shape.slots()},
+        .source_dtype = shape.dtype,
+        .k = {k_memory.bytes(), k.rows.row_stride},
+        .v = latent ? StoreSource{} : StoreSource{v_memory.bytes(), v.rows.row_stride},
+        .loads = loads};
+    ASSERT_TRUE(store_rows_on(stream(), call).ok());
+    expect_equal_bytes();
+  }
+
   void expect_equal_bytes() {
     for (std::int64_t layer = 0; layer < host_->shape().layers; ++layer) {
       const auto pieces = cuda_->layer_pieces(layer);
@@ -231,6 +255,16 @@ TEST_F(CudaPools, RowsOfThePoolsDtypeAreCopied) {
   }
   check_shape(shape_of(KvKind::kMha, DType::kBF16, 16, 128), DType::kBF16);
   check_shape(shape_of(KvKind::kMla, DType::kBF16, 64, 72), DType::kBF16);
+}
+
+// Of more rows and fewer words of a row than a team takes at once, and of the other way round.
+TEST_F(CudaPools, RowsAreTheSameHoweverManyLoadsAreOnTheirWay) {
+  for (const std::int64_t head_dim : {8, 520}) {
+    for (const KvKind kind : {KvKind::kMha, KvKind::kMla}) {
+      make_pools(shape_of(kind, DType::kBF16, 9, head_dim), KvLayout::kLayerFirst);
+      for (const int loads : {1, 2, 4}) store_with_loads(loads);
+    }
+  }
 }
 
 TEST_F(CudaPools, RowsOfF32AreRoundedAsTheCpuRoundsThem) {

@@ -1,5 +1,6 @@
 // A team's threads are cut into parts of 8, 16 or 32 lanes, each of which takes a row: as many
-// lanes as leave few of them idle at its end. All that a lane loads is on its way before it stores.
+// lanes as leave few of them idle at its end. A lane has several loads on their way before it
+// stores.
 #include <algorithm>
 #include <cstddef>
 
@@ -11,7 +12,6 @@ namespace stemma {
 namespace {
 
 constexpr int kTeamThreads = 256;
-constexpr int kInFlight = 4;         // loads of a lane
 constexpr int kRoundedElements = 8;  // of a lane at a time: 16 bytes of a plain type
 constexpr int kScaledElements = 16;  // the same of codes
 constexpr int kHeadsMax = 4;         // of a row, that a lane has one after another
@@ -96,25 +96,33 @@ STEMMA_ON_DEVICE void store_unit<Words>(Words* to, const Words& unit) {
 }
 
 // A lane's next units of a row of `units`, as many apart as there are lanes.
-template <typename Unit>
+template <typename Unit, std::size_t kLoads>
 STEMMA_ON_DEVICE void load_some(const Unit* from, int begin, int units, int lanes,
-                                Unit (&held)[kInFlight]) {
-  for (int i = 0; i < kInFlight; ++i) {
+                                Unit (&held)[kLoads]) {
+  for (int i = 0; i < static_cast<int>(kLoads); ++i) {
     if (begin + i * lanes < units) held[i] = load_unit(from + begin + i * lanes);
   }
 }
-template <typename Unit>
+template <typename Unit, std::size_t kLoads>
 STEMMA_ON_DEVICE void store_some(Unit* to, int begin, int units, int lanes,
-                                 const Unit (&held)[kInFlight]) {
-  for (int i = 0; i < kInFlight; ++i) {
+                                 const Unit (&held)[kLoads]) {
+  for (int i = 0; i < static_cast<int>(kLoads); ++i) {
     if (begin + i * lanes < units) store_unit(to + begin + i * lanes, held[i]);
   }
 }
 
+// Teams that a multiprocessor has room for, by the registers of so many loads.
+constexpr int teams_of(std::size_t loads) {
+  if (loads == 1) return 8;
+  return loads == 2 ? 6 : 4;
+}
+
 // Rows of the pool's dtype, as `units` of Unit; a lane has the row's K and its V. What it loads
-// first of both is on its way while it looks up the slot: of 4,096 rows all at once.
-template <typename Unit, std::size_t kSides>
-STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int element_bytes) {
+// first of both is on its way while it looks up the slot: of 4,096 rows of 2 KiB with four loads
+// all at once.
+template <typename Unit, std::size_t kSides, std::size_t kLoads>
+STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, teams_of(kLoads))
+    copy_rows(StoreParams params, int element_bytes) {
   const StoreTarget& target = params.call.target;
   const RowPart part = my_part(params);
   const StoreSource sources[] = {params.call.k, params.call.v};
@@ -124,7 +132,7 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int ele
   if (part.row >= params.call.slots.count) return;
   const std::int64_t slot = slot_of(params.call.slots, part.row);
   const Unit* from[kSides];
-  Unit held[kSides][kInFlight];
+  Unit held[kSides][kLoads];
   STEMMA_UNROLLED
   for (std::size_t side = 0; side < kSides; ++side) {
     from[side] = reinterpret_cast<const Unit*>(sources[side].elements +
@@ -135,12 +143,12 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, 4) copy_rows(StoreParams params, int ele
   const Place place = place_of(target, slot);
   const std::int64_t to =
       (place.page * target.page_stride + place.offset * target.token_stride) * element_bytes;
+  const int step = static_cast<int>(kLoads) * part.lanes;
   STEMMA_UNROLLED
   for (std::size_t side = 0; side < kSides; ++side) {
     auto* const row = reinterpret_cast<Unit*>((side == 0 ? target.k : target.v) + to);
     store_some(row, part.lane, units, part.lanes, held[side]);
-    for (int begin = part.lane + kInFlight * part.lanes; begin < units;
-         begin += kInFlight * part.lanes) {
+    for (int begin = part.lane + step; begin < units; begin += step) {
       load_some(from[side], begin, units, part.lanes, held[side]);
       store_some(row, begin, units, part.lanes, held[side]);
     }
@@ -352,7 +360,7 @@ std::int64_t row_elements(const StoreTarget& target) {
   return static_cast<std::int64_t>(target.heads) * target.head_dim;
 }
 
-template <typename Unit>
+template <typename Unit, std::size_t kLoads>
 Status launch_copy(CudaStream& stream, StoreParams params) {
   const StoreTarget& target = params.call.target;
   const auto element_bytes = static_cast<int>(dtype_bytes(target.dtype));
@@ -360,7 +368,7 @@ Status launch_copy(CudaStream& stream, StoreParams params) {
   params.lane_bits = lane_bits_for(bytes / static_cast<std::int64_t>(sizeof(Unit)));
   LaunchShape shape = shape_for(params);
   shape.teams_y = 1;
-  const auto kernel = target.v == nullptr ? copy_rows<Unit, 1> : copy_rows<Unit, 2>;
+  const auto kernel = target.v == nullptr ? copy_rows<Unit, 1, kLoads> : copy_rows<Unit, 2, kLoads>;
   return launch("store_copy", stream, shape, kernel, params, element_bytes);
 }
 
@@ -370,9 +378,11 @@ Status copy_elements(CudaStream& stream, const StoreParams& params) {
     return row_elements(target) * dtype_bytes(target.dtype) % bytes == 0 &&
            is_aligned(params.call, bytes);
   };
-  if (fits(16)) return launch_copy<Words>(stream, params);
-  if (fits(4)) return launch_copy<std::uint32_t>(stream, params);
-  return launch_copy<std::uint16_t>(stream, params);
+  if (fits(16) && params.call.loads == 1) return launch_copy<Words, 1>(stream, params);
+  if (fits(16) && params.call.loads == 2) return launch_copy<Words, 2>(stream, params);
+  if (fits(16)) return launch_copy<Words, 4>(stream, params);
+  if (fits(4)) return launch_copy<std::uint32_t, 4>(stream, params);
+  return launch_copy<std::uint16_t, 4>(stream, params);
 }
 
 template <typename Target, typename Unit>

@@ -63,12 +63,18 @@ struct StoreSource {
   std::int64_t row_stride = 0;  // in elements
 };
 
+// Loads of a side that a lane has on its way before it stores, of rows that are copied: 1, 2 or 4.
+// With fewer of them a part of the rows is stored while another is loaded, and the kernel behind
+// finds room to begin; pool_cuda_bench has them all (docs/GPU.md).
+inline constexpr int kStoreLoads = 4;
+
 struct StoreCall {
   StoreTarget target;
   DeviceSlots slots;
   DType source_dtype = DType::kF32;
   StoreSource k;
   StoreSource v;  // not of a pool of latent rows
+  int loads = kStoreLoads;
 };
 
 // Queues it. REQUIRES: slots that are in the pool differ. kInvalidArgument for a source dtype that
