@@ -54,12 +54,9 @@ Status CudaPageMover::open_all() {
   const auto layers = static_cast<std::size_t>(pool_.shape().layers);
   CudaDevice& device = pool_.cuda_device();
   STEMMA_RETURN_IF_ERROR(pin_.pin(device, host_.memory()));
-  STEMMA_ASSIGN_OR_RETURN(down_.stream, device.make_stream());
-  STEMMA_ASSIGN_OR_RETURN(up_.stream, device.make_urgent_stream());  // who computes waits for it
-  STEMMA_ASSIGN_OR_RETURN(in_.stream, device.make_urgent_stream());
-  const std::size_t turn_pages = kTurns * backup_pages_;
+  STEMMA_RETURN_IF_ERROR(open_streams());
   const std::size_t backup_sums = kTurns * static_cast<std::size_t>(turn_words());
-  STEMMA_RETURN_IF_ERROR(open_lane(down_, turn_pages, backup_sums, kTurns));
+  STEMMA_RETURN_IF_ERROR(open_lane(down_, pages, backup_sums, kTurns));
   // Layers ahead of as many pages as there are; of fewer pages more layers, but not more bytes.
   const auto sums = static_cast<std::size_t>(
       std::max(kLayersAheadMin * pool_.shape().pages,
@@ -75,29 +72,63 @@ Status CudaPageMover::open_all() {
   return upload_tables();
 }
 
+Status CudaPageMover::open_streams() {
+  CudaDevice& device = pool_.cuda_device();
+  for (int i = 0; i < options_.streams; ++i) {
+    STEMMA_ASSIGN_OR_RETURN(CudaStream down, device.make_stream());
+    STEMMA_ASSIGN_OR_RETURN(CudaStream up, device.make_urgent_stream());  // who computes waits
+    down_.streams.push_back(std::move(down));
+    up_.streams.push_back(std::move(up));
+  }
+  STEMMA_ASSIGN_OR_RETURN(CudaStream in, device.make_urgent_stream());
+  in_.streams.push_back(std::move(in));
+  return {};
+}
+
 Status CudaPageMover::open_lane(Lane& lane, std::size_t pairs, std::size_t sums,
                                 std::size_t events) {
   CudaDevice& device = pool_.cuda_device();
-  STEMMA_ASSIGN_OR_RETURN(lane.pairs, device.allocate(pairs * sizeof(PagePair), lane.stream));
+  STEMMA_ASSIGN_OR_RETURN(lane.pairs, device.allocate(pairs * sizeof(PagePair), lane.first()));
   STEMMA_ASSIGN_OR_RETURN(lane.host_pairs, device.allocate_pinned(pairs * sizeof(PagePair)));
   STEMMA_ASSIGN_OR_RETURN(lane.sums, device.allocate_pinned(sums * sizeof(std::uint32_t)));
   for (std::size_t i = 0; i < events; ++i) {
     STEMMA_ASSIGN_OR_RETURN(CudaEvent event, device.make_sleeper());
     lane.events.push_back(std::move(event));
   }
+  STEMMA_ASSIGN_OR_RETURN(lane.listed, device.make_event());
   return {};
+}
+
+Status CudaPageMover::Lane::send_pairs(std::size_t count) {
+  STEMMA_RETURN_IF_ERROR(
+      first().copy_in(pairs.bytes(), host_pairs.bytes(), count * sizeof(PagePair)));
+  if (streams.size() == 1) return {};
+  STEMMA_RETURN_IF_ERROR(first().record(listed));
+  for (CudaStream& other : std::span(streams).subspan(1)) {
+    STEMMA_RETURN_IF_ERROR(other.wait_for(listed));
+  }
+  return {};
+}
+
+Status CudaPageMover::Lane::synchronize() {
+  Status all;
+  for (CudaStream& stream : streams) {
+    const Status one = stream.synchronize();
+    if (all.ok()) all = one;
+  }
+  return all;
 }
 
 Status CudaPageMover::upload_tables() {
   CudaDevice& device = pool_.cuda_device();
   const std::vector<std::uint32_t> tables = make_sum_tables();
   const std::size_t bytes = tables.size() * sizeof(std::uint32_t);
-  STEMMA_ASSIGN_OR_RETURN(tables_, device.allocate(bytes, down_.stream));
+  STEMMA_ASSIGN_OR_RETURN(tables_, device.allocate(bytes, down_.first()));
   STEMMA_ASSIGN_OR_RETURN(const PinnedMemory pinned, device.allocate_pinned(bytes));
   std::memcpy(pinned.bytes(), tables.data(), bytes);
-  STEMMA_RETURN_IF_ERROR(down_.stream.copy_in(tables_.bytes(), pinned.bytes(), bytes));
+  STEMMA_RETURN_IF_ERROR(down_.first().copy_in(tables_.bytes(), pinned.bytes(), bytes));
   whole_.tables = tables_.as<std::uint32_t>();
-  return down_.stream.synchronize();
+  return down_.first().synchronize();
 }
 
 PageImages CudaPageMover::host_images() const {
@@ -128,20 +159,16 @@ void CudaPageMover::back_up(std::span<PageMove> moves, GoOn go_on) {
     check_move(move.from);
     host_.forget(move.to);
   }
-  std::span<PageMove> rest = moves;
-  std::span<PageMove> queued;
-  std::size_t turn = 0;
-  bool going = pool_.cuda_device().use_in_thread().ok() && pool_.wait_for_use(down_.stream).ok();
-  while (going && !rest.empty() && go_on()) {
-    const std::span<PageMove> next = rest.first(std::min(backup_pages_, rest.size()));
-    going = queue_backup(next, turn).ok();
-    seal_backup(queued, 1 - turn);
-    queued = going ? next : std::span<PageMove>();
-    rest = rest.subspan(next.size());
-    turn = 1 - turn;
+  bool going = pool_.cuda_device().use_in_thread().ok() && list_backup(moves).ok();
+  Batch queued;
+  for (std::size_t first = 0; going && first < moves.size() && go_on(); first += backup_pages_) {
+    const Batch next = backup_batch(first, std::min(backup_pages_, moves.size() - first));
+    going = queue_backup(next).ok();
+    seal_backup(moves, queued);
+    queued = going ? next : Batch();
   }
-  seal_backup(queued, 1 - turn);
-  ignore_error(down_.stream.synchronize(), "what is not sealed is cancelled");
+  seal_backup(moves, queued);
+  ignore_error(down_.synchronize(), "what is not sealed is cancelled");
   for (PageMove& move : moves) {
     if (move.verdict == MoveVerdict::kUntried) move.verdict = MoveVerdict::kCancelled;
   }
@@ -152,35 +179,40 @@ std::int64_t CudaPageMover::turn_words() const {
   return sum_words(static_cast<std::int64_t>(backup_pages_) * host_.layers());
 }
 
-CudaPageMover::Batch CudaPageMover::backup_batch(std::span<const PageMove> moves,
-                                                 std::size_t turn) {
-  const std::size_t first = turn * backup_pages_;
-  auto* const sums = down_.sums.as<std::uint32_t>();
-  return {.pairs = {down_.host_pairs.as<PagePair>() + first, moves.size()},
-          .device_pairs = down_.pairs.as<PagePair>() + first,
-          .sums = sums + static_cast<std::int64_t>(turn) * turn_words(),
-          .layers = {0, host_.layers()}};
-}
-
-Status CudaPageMover::queue_backup(std::span<const PageMove> moves, std::size_t turn) {
-  const Batch batch = backup_batch(moves, turn);
-  PagePair* pair = down_.host_pairs.as<PagePair>() + turn * backup_pages_;
+Status CudaPageMover::list_backup(std::span<const PageMove> moves) {
+  STEMMA_CHECK_LE(std::ssize(moves), pool_.shape().pages);  // sources differ
+  PagePair* pair = down_.host_pairs.as<PagePair>();
   for (const PageMove& move : moves) *pair++ = {move.from.value(), move.to.value()};
-  STEMMA_RETURN_IF_ERROR(down_.stream.copy_in(const_cast<PagePair*>(batch.device_pairs),
-                                              batch.pairs.data(), batch.pairs.size_bytes()));
-  const PageCopy copy = copy_of(batch, host_images());
-  STEMMA_RETURN_IF_ERROR(queue_pages_out(down_.stream, copy, batch.pairs, best_way(copy)));
-  return down_.stream.record(down_.events[turn]);
+  for (CudaStream& stream : down_.streams) STEMMA_RETURN_IF_ERROR(pool_.wait_for_use(stream));
+  return down_.send_pairs(moves.size());
 }
 
-// What the batch of that turn has copied answers for its keys, if it has.
-void CudaPageMover::seal_backup(std::span<PageMove> moves, std::size_t turn) {
-  if (moves.empty() || !down_.events[turn].wait().ok()) return;
+// So many moves of the list from `first` on, which begins a batch.
+CudaPageMover::Batch CudaPageMover::backup_batch(std::size_t first, std::size_t count) {
+  const std::size_t turn = first / backup_pages_;
+  auto* const sums = down_.sums.as<std::uint32_t>();
+  return {.pairs = {down_.host_pairs.as<PagePair>() + first, count},
+          .device_pairs = down_.pairs.as<PagePair>() + first,
+          .sums = sums + static_cast<std::int64_t>(turn % kTurns) * turn_words(),
+          .layers = {0, host_.layers()},
+          .turn = turn,
+          .done = &down_.events[turn % kTurns]};
+}
+
+Status CudaPageMover::queue_backup(const Batch& batch) {
+  CudaStream& stream = down_.stream(batch.turn);
+  const PageCopy copy = copy_of(batch, host_images());
+  STEMMA_RETURN_IF_ERROR(queue_pages_out(stream, copy, batch.pairs, best_way(copy)));
+  return stream.record(*batch.done);
+}
+
+// What the batch has copied answers for its keys, if it has.
+void CudaPageMover::seal_backup(std::span<PageMove> moves, const Batch& batch) {
+  if (batch.pairs.empty() || !batch.done->wait().ok()) return;
   const auto layers = static_cast<std::size_t>(host_.layers());
-  const Batch batch = backup_batch(moves, turn);
   gather_sums(copy_of(batch, host_images()));
   const std::uint32_t* sums = batch.sums;
-  for (PageMove& move : moves) {
+  for (PageMove& move : moves.subspan(batch.turn * backup_pages_, batch.pairs.size())) {
     host_.seal(move.to, move.key, {sums, layers});
     move.verdict = MoveVerdict::kDone;
     sums += layers;
@@ -204,7 +236,7 @@ void CudaPageMover::promote(std::span<PageMove> moves, GoOn go_on, LayerArrivals
     });
     arrivals.arrived(settled, there && right);
   } while (++settled < layers);
-  ignore_error(up_.stream.synchronize(), "what did not come is cancelled");
+  ignore_error(up_.synchronize(), "what did not come is cancelled");
   for (PageMove& move : moves) {
     if (move.verdict != MoveVerdict::kUntried) continue;
     move.verdict = going ? MoveVerdict::kDone : MoveVerdict::kCancelled;
@@ -227,7 +259,7 @@ Status CudaPageMover::list_promotion(std::span<PageMove> moves) {
     listed_.push_back(i);
   }
   layers_ahead_ = layers_ahead(std::ssize(listed_));
-  return up_.stream.copy_in(up_.pairs.bytes(), pairs, listed_.size() * sizeof(PagePair));
+  return up_.send_pairs(listed_.size());
 }
 
 // The fewer pages there are the more.
@@ -243,20 +275,23 @@ CudaPageMover::Batch CudaPageMover::layer_batch(std::int64_t layer) {
   return {.pairs = {up_.host_pairs.as<PagePair>(), listed_.size()},
           .device_pairs = up_.pairs.as<PagePair>(),
           .sums = up_.sums.as<std::uint32_t>() + turn * sum_words(std::ssize(listed_)),
-          .layers = {layer, layer + 1}};
+          .layers = {layer, layer + 1},
+          .turn = static_cast<std::size_t>(layer),
+          .done = &up_.events[static_cast<std::size_t>(layer)]};
 }
 
 Status CudaPageMover::queue_layer(std::int64_t layer) {
   const Batch batch = layer_batch(layer);
+  CudaStream& stream = up_.stream(batch.turn);
   const PageCopy copy = copy_of(batch, host_images());
-  STEMMA_RETURN_IF_ERROR(queue_pages_in(up_.stream, copy, batch.pairs, best_way(copy)));
-  return up_.stream.record(up_.events[static_cast<std::size_t>(layer)]);
+  STEMMA_RETURN_IF_ERROR(queue_pages_in(stream, copy, batch.pairs, best_way(copy)));
+  return stream.record(*batch.done);
 }
 
 // Waits for it. False if the device has failed.
 bool CudaPageMover::settle_layer(std::span<PageMove> moves, std::int64_t layer) {
-  if (!up_.events[static_cast<std::size_t>(layer)].wait().ok()) return false;
   const Batch batch = layer_batch(layer);
+  if (!batch.done->wait().ok()) return false;
   gather_sums(copy_of(batch, host_images()));
   const std::uint32_t* const sums = batch.sums;
   for (std::size_t i = 0; i < listed_.size(); ++i) {
@@ -287,9 +322,9 @@ MoveVerdict CudaPageMover::copy_page_in(std::span<const std::byte> image,
                        .layers = {0, host_.layers()}};
   const PageCopy copy = copy_of(batch, {staging_.bytes(), host_.layer_bytes(), 0});
   Status queued = pool_.cuda_device().use_in_thread();
-  if (queued.ok()) queued = in_.stream.copy_in(in_.pairs.bytes(), pair, sizeof(PagePair));
-  if (queued.ok()) queued = queue_pages_in(in_.stream, copy, batch.pairs, best_way(copy));
-  const Status done = in_.stream.synchronize();
+  if (queued.ok()) queued = in_.send_pairs(1);
+  if (queued.ok()) queued = queue_pages_in(in_.first(), copy, batch.pairs, best_way(copy));
+  const Status done = in_.synchronize();
   if (!queued.ok() || !done.ok()) return MoveVerdict::kCancelled;
   gather_sums(copy);
   const bool right = std::equal(sums.begin(), sums.end(), batch.sums);

@@ -11,12 +11,13 @@
 // the device's memory behind the last one, which has codes of its own.
 //
 // A promotion queues layers ahead, records an event behind each, and compares each layer's sums
-// when its event has come; until then it has not arrived. Every call has waited for all that it
-// queued when it returns: the pages it names are then nobody's but their owner's (I6).
+// when its event has come; until then it has not arrived. A call's list of pages goes to the device
+// once: between copies that kernels do there is nothing but events. Every call has waited for all
+// it queued when it returns: the pages it names are then nobody's but their owner's (I6).
 //
 // Thread:     as PageMover: streams of their own for what goes down, up, and in.
 //                                                     Invariants: I5, I6, I8 (docs/INVARIANTS.md).
-// Memory:     pinned, a page, 8 bytes a page of the pool and 4 a sum of what is on its way.
+// Memory:     pinned, a page, 16 bytes a page of the pool and 4 a sum of what is on its way.
 // Cost:       each byte crosses the link once; sums beside it.
 // Not here:   how copies are queued (cuda_page_copy), pages that are encoded below the device
 //             (cuda_coded_mover).
@@ -47,6 +48,9 @@ class CudaPageMover final : public PageMover {
     std::int64_t backup_bytes = std::int64_t{4} << 20;
     // Of a promotion; kLayersAheadMin layers, if that is more.
     std::int64_t promote_bytes = std::int64_t{64} << 20;
+    // That each direction's copies take turns on: of two, one copies while the other begins. What
+    // that gives was not measured yet (docs/GPU.md).
+    int streams = 1;
   };
   static constexpr std::int64_t kLayersAheadMin = 4;
 
@@ -79,13 +83,22 @@ class CudaPageMover final : public PageMover {
     CudaDevice* device_ = nullptr;
     std::byte* bytes_ = nullptr;
   };
-  // A stream, and what its kernels are told and say.
+  // Streams that take turns, and what their kernels are told and say.
   struct Lane {
-    CudaStream stream;
-    CudaMemory pairs;
+    std::vector<CudaStream> streams;
+    CudaMemory pairs;  // of the first stream
     PinnedMemory host_pairs;
     PinnedMemory sums;
     std::vector<CudaEvent> events;
+    CudaEvent listed;  // the pairs are on the device
+
+    CudaStream& first() { return streams.front(); }
+    // Of the copies that are queued `turn`th.
+    CudaStream& stream(std::size_t turn) { return streams[turn % streams.size()]; }
+    // Queues the way of so many pairs to the device, before all that is queued then.
+    Status send_pairs(std::size_t count);
+    // Waits for all that is queued.
+    Status synchronize();
   };
   // Pages of a lane's list that move together.
   struct Batch {
@@ -93,17 +106,21 @@ class CudaPageMover final : public PageMover {
     const PagePair* device_pairs = nullptr;
     std::uint32_t* sums = nullptr;
     LayerRange layers;
+    std::size_t turn = 0;       // among the copies of a call
+    CudaEvent* done = nullptr;  // recorded behind it
   };
 
+  Status open_streams();
   Status open_lane(Lane& lane, std::size_t pairs, std::size_t sums, std::size_t events);
   Status open_all();
   Status upload_tables();
   PageImages host_images() const;
   PageCopy copy_of(const Batch& batch, const PageImages& images) const;
   std::int64_t turn_words() const;
-  Batch backup_batch(std::span<const PageMove> moves, std::size_t turn);
-  Status queue_backup(std::span<const PageMove> moves, std::size_t turn);
-  void seal_backup(std::span<PageMove> moves, std::size_t turn);
+  Status list_backup(std::span<const PageMove> moves);
+  Batch backup_batch(std::size_t first, std::size_t count);
+  Status queue_backup(const Batch& batch);
+  void seal_backup(std::span<PageMove> moves, const Batch& batch);
   Status list_promotion(std::span<PageMove> moves);
   Status queue_layer(std::int64_t layer);
   bool settle_layer(std::span<PageMove> moves, std::int64_t layer);
@@ -117,9 +134,9 @@ class CudaPageMover final : public PageMover {
   std::size_t backup_pages_ = 1;
   Pin pin_;
   PageCopy whole_;  // what every copy has in common
-  Lane down_;       // two batches, in turns
+  Lane down_;       // sums of two batches, in turns
   Lane up_;
-  CudaMemory tables_;                // of the stream of down_
+  CudaMemory tables_;                // of the first stream of down_
   std::vector<std::size_t> listed_;  // moves of the promotion, by their place among up_'s pairs
   std::int64_t layers_ahead_ = 0;    // of the promotion
   std::mutex in_mutex_;              // of what follows

@@ -280,6 +280,27 @@ TEST_F(CudaPageMoverTest, NoMoreThanItsLimitIsOnItsWay) {
   }
 }
 
+TEST_F(CudaPageMoverTest, CopiesMayTakeTurnsOnTwoStreams) {
+  KvShape shape = small_shape();
+  shape.layers = 12;
+  for (const std::int64_t limit : {1, 1 << 20}) {
+    make(shape, KvLayout::kLayerFirst, KvLayout::kPageFirst,
+         {.backup_bytes = limit, .promote_bytes = limit, .streams = 2});
+    std::vector<PageMove> down = down_;
+    mover_->back_up(down, kAlways);
+    ASSERT_THAT(verdicts(down), Each(kDone));
+    for (const PageMove& move : down) EXPECT_TRUE(host_image(move) == twin_image(move.from));
+    std::vector<PageMove> up = moves_back(down, {2, 3, 4, 5, 0, 1});
+    Heard heard;
+    mover_->promote(up, kAlways, heard);
+    EXPECT_THAT(verdicts(up), Each(kDone));
+    EXPECT_EQ(heard.rights, std::vector<bool>(12, true));
+    for (std::size_t i = 0; i < up.size(); ++i) {
+      EXPECT_TRUE(cuda_image(up[i].to) == twin_image(down[i].from));
+    }
+  }
+}
+
 // Row 13: whoever owns the pages next finds nobody else writing to them.
 TEST_F(CudaPageMoverTest, APromotionThatIsStoppedHasEndedWhenItReturns) {
   KvShape shape = small_shape();

@@ -380,8 +380,13 @@ Result<double> mover_rate(PageStage& stage, std::span<const PageMove> down, bool
   return rate(stage.host->page_bytes() * std::ssize(moves), seconds);
 }
 
-Result<Lines> bench_mover(PageStage& stage, Timer& timer, const CudaPoolBenchOptions& options) {
+// Of a mover whose copies take turns on so many streams.
+Result<Lines> bench_mover(PageStage& stage, Timer& timer, const CudaPoolBenchOptions& options,
+                          int streams) {
   Lines lines;
+  stage.mover.reset();  // memory is pinned once
+  STEMMA_ASSIGN_OR_RETURN(stage.mover,
+                          CudaPageMover::open(*stage.pool, *stage.host, {.streams = streams}));
   const auto pages = static_cast<std::size_t>(
       std::min(options.moved_bytes.back() / stage.host->page_bytes(), stage.pool->shape().pages));
   for (const bool out : {true, false}) {
@@ -397,6 +402,7 @@ Result<Lines> bench_mover(PageStage& stage, Timer& timer, const CudaPoolBenchOpt
     BenchLine line = line_of("cuda_pages", values, {&link, 1}, "link");
     line.params = {
         {"what", out ? "backup" : "promote"},
+        {"streams", std::to_string(streams)},
         {"bytes", std::to_string(static_cast<std::int64_t>(pages) * stage.host->page_bytes())},
         {"piece_bytes", std::to_string(stage.copy.pieces[0].bytes)}};
     lines.push_back(std::move(line));
@@ -433,8 +439,10 @@ Result<Lines> bench_cuda_pages(CudaDevice& device, const CudaPoolBenchOptions& o
       STEMMA_ASSIGN_OR_RETURN(Lines some, bench_ways(stage, timer, bytes, options));
       std::move(some.begin(), some.end(), std::back_inserter(lines));
       if (bytes != options.moved_bytes.back()) continue;
-      STEMMA_ASSIGN_OR_RETURN(some, bench_mover(stage, timer, options));
-      std::move(some.begin(), some.end(), std::back_inserter(lines));
+      for (const int streams : {1, 2}) {
+        STEMMA_ASSIGN_OR_RETURN(some, bench_mover(stage, timer, options, streams));
+        std::move(some.begin(), some.end(), std::back_inserter(lines));
+      }
     }
   }
   return lines;

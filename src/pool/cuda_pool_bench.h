@@ -36,7 +36,7 @@ Result<std::vector<BenchLine>> bench_cuda_store(CudaDevice& device,
                                                 const CudaPoolBenchOptions& options);
 
 // A line for each number of bytes, direction, size of a piece and way of copying; and one each for
-// calls of a page mover that back up and promote as much as the largest.
+// calls of page movers of one stream and of two that back up and promote as much as the largest.
 Result<std::vector<BenchLine>> bench_cuda_pages(CudaDevice& device,
                                                 const CudaPoolBenchOptions& options);
 

@@ -45,7 +45,7 @@ TEST_F(CudaPoolBenchTest, PagesHaveALineForEachWayAndDirection) {
     EXPECT_EQ(line.bound_name, "link");
     whats.push_back(what_of(line));
   }
-  ASSERT_EQ(whats.size(), 16u);  // pieces of 8 KiB of both sizes, of 32 KiB of the larger one
+  ASSERT_EQ(whats.size(), 20u);  // pieces of 8 KiB of both sizes, of 32 KiB of the larger one
   for (const char* what :
        {"out kernels ", "out engines ", "in kernels ", "in engines ", "backup ", "promote "}) {
     EXPECT_THAT(whats, testing::Contains(what));
