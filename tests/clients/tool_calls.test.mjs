@@ -197,7 +197,7 @@ for (const [name, { template, call }] of Object.entries(writers)) {
 test("functions: a call whose first mark the model left out is one, what looks like one is text", async () => {
   const [mark, ...rest] = writers.functions.call;
   const scripts = {
-    "<call>": ["I look.", "\n", mark.replace("<tool_call>\n", ""), ...rest, "\n"],
+    "<call>": ["I look.", "\n", mark.replace("<tool_call>\n", ""), ...rest],
     "<other>": ["As in ", "<function=", "stay>", "\n</function> so."],
   };
   await withModel({ scripts, template: writers.functions.template }, async (by) => {
