@@ -22,8 +22,7 @@ namespace {
 using Json = TemplateJson;
 using Part = ByteGrammar::Part;
 
-constexpr int kReferencesMax = 16;  // that lead from one to the next
-constexpr int kChoicesMax = 16;     // within each other
+constexpr int kChoicesMax = 16;  // within each other
 
 constexpr std::string_view kNoName = "<>\n";
 constexpr std::string_view kSpace = " \t\r\n";
@@ -46,19 +45,6 @@ bool is_free(const Json& schema, int depth = 0) {
     if (!is_free_here) return false;
   }
   return true;
-}
-
-// The schema that a $ref alone stands for.
-const Json& followed(const Json& schema, SchemaReferences& references) {
-  const Json* at = &schema;
-  for (int i = 0; i < kReferencesMax && at->is_object() && at->size() == 1; ++i) {
-    const auto reference = at->find("$ref");
-    if (reference == at->end()) break;
-    const Result<const Json*> named = references.named_by(*reference);
-    if (!named.ok()) break;
-    at = *named;
-  }
-  return *at;
 }
 
 // Whether a text that may be a string may be read as something else.
@@ -127,7 +113,7 @@ class MemberWriter {
     if (!is_marked_name(name)) {
       return unsupported(path, "this name cannot be written as the model calls");
     }
-    const Json& schema = followed(property, references_);
+    const Json& schema = references_.followed(property);
     const WordNames& types = types_.of(property);
     const bool has_json = types.contains("number") || types.contains("integer") ||
                           types.contains("object") || types.contains("array");
@@ -150,7 +136,7 @@ class MemberWriter {
   // Whether a value that may be a string is one of a list, none of which may be read otherwise, and
   // else neither an object nor an array.
   bool lists_strings(const Json& schema, int depth = 0) {
-    const Json& at = followed(schema, references_);
+    const Json& at = references_.followed(schema);
     if (!at.is_object() || depth > kChoicesMax) return false;
     for (const char* const word : {"anyOf", "oneOf"}) {
       const auto some = at.find(word);

@@ -16,12 +16,6 @@ using Json = TemplateJson;
 
 // Of values of any type: an integer is a number too.
 constexpr std::array kAllTypes = {"object", "array", "string", "number", "boolean", "null"};
-constexpr int kReferencesMax = 16;  // that lead from one to the next
-
-struct IsLess {
-  bool operator()(const Json* a, const Json* b) const { return *a < *b; }
-};
-using Values = std::set<const Json*, IsLess>;
 
 // What a schema says of values, without what only describes.
 Json words_of(const Json& schema) {
@@ -39,18 +33,12 @@ WordNames types_of(const Json& schema) {
   return {kAllTypes.begin(), kAllTypes.end()};
 }
 
-bool has_values(const Json& schema) {
-  return schema.contains("enum") || schema.contains("const");
-}
-
 // Of the values that it lists those that are kept; false: none is.
 template <typename IsKept>
-Json with_values(Json schema, const IsKept& is_kept) {
-  const Json listed = schema.contains("enum") ? schema["enum"] : Json::array({schema["const"]});
+Json with_values(Json schema, const ListedValues& listed, const IsKept& is_kept) {
   Json values = Json::array();
-  for (const Json& value : listed) {
-    const bool is_meant = !schema.contains("const") || value == schema["const"];
-    if (is_meant && is_kept(value)) values.push_back(value);
+  for (const Json* const value : listed) {
+    if (is_kept(*value)) values.push_back(*value);
   }
   if (values.empty()) return false;
   schema.erase("const");
@@ -67,8 +55,8 @@ Result<Json> without_types(Json schema, const Json& names) {
   if (excluded.empty() || !std::all_of(excluded.begin(), excluded.end(), is_type)) {
     return Error{ErrorCode::kInvalidArgument, "not.type must be a name or a list of names"};
   }
-  if (has_values(schema)) {
-    return with_values(std::move(schema),
+  if (const auto listed = values_of(schema); listed.has_value()) {
+    return with_values(schema, *listed,
                        [&](const Json& value) { return !is_of_types(value, excluded); });
   }
   Json kept = Json::array();
@@ -87,7 +75,8 @@ Result<Json> without_types(Json schema, const Json& names) {
 Result<Json> type_without_values(const Json& schema, std::string_view type, Json values) {
   if (type == "null") return Json(false);
   if (type == "boolean") {
-    return with_values({{"enum", {true, false}}}, [&](const Json& value) {
+    const Json both = {{"enum", {true, false}}};
+    return with_values(both, *values_of(both), [&](const Json& value) {
       return std::find(values.begin(), values.end(), value) == values.end();
     });
   }
@@ -101,10 +90,11 @@ Result<Json> without_values(const Json& schema, const Json& excluded) {
   if (!excluded.is_array()) {
     return Error{ErrorCode::kInvalidArgument, "not.enum must be a list"};
   }
-  if (has_values(schema)) {
-    Values values;
+  if (const auto listed = values_of(schema); listed.has_value()) {
+    ValueSet values;
     for (const Json& value : excluded) values.insert(&value);
-    return with_values(schema, [&](const Json& value) { return !values.contains(&value); });
+    return with_values(schema, *listed,
+                       [&](const Json& value) { return !values.contains(&value); });
   }
   Json choices = Json::array();
   for (const std::string& type : types_of(schema)) {
@@ -174,21 +164,18 @@ Result<Json> without_not(Json schema) {
 
 std::vector<std::string> listed_names(const Json& schema, SchemaReferences& references) {
   const auto found = schema.find("propertyNames");
-  const Json* said = found == schema.end() ? nullptr : &*found;
-  for (int i = 0; i < kReferencesMax && said != nullptr && said->contains("$ref"); ++i) {
-    const Result<const Json*> named = references.named_by((*said)["$ref"]);
-    said = named.ok() && said->size() == 1 ? *named : nullptr;
-  }
-  if (said == nullptr || !said->is_object()) return {};
-  if (!schema.value("properties", Json::object()).is_object()) return {};
-  Json words = words_of(*said);
+  if (found == schema.end()) return {};
+  const Json& said = references.followed(*found);
+  if (!said.is_object() || !schema.value("properties", Json::object()).is_object()) return {};
+  Json words = words_of(said);
   if (words.value("type", Json("string")) != "string") return {};
   words.erase("type");
-  const bool lists = words.size() == 1 && (words.contains("const") || words["enum"].is_array());
-  if (!lists) return {};
+  const auto listed = values_of(words);
+  const bool is_list = words.contains("const") || words.value("enum", Json()).is_array();
+  if (words.size() != 1 || !listed.has_value() || !is_list) return {};
   std::vector<std::string> names;
-  for (const Json& name : words.value("enum", Json::array({words.value("const", Json())}))) {
-    if (name.is_string()) names.push_back(name.get<std::string>());
+  for (const Json* const name : *listed) {
+    if (name->is_string()) names.push_back(name->get<std::string>());
   }
   return names;
 }

@@ -74,26 +74,6 @@ class Members {
   std::unordered_map<std::string_view, const Json*> by_name_;
 };
 
-// The values of enum and const; nullopt: neither is said. Those of another: looked up.
-using Values = std::vector<const Json*>;
-struct IsLess {
-  bool operator()(const Json* a, const Json* b) const { return *a < *b; }
-};
-std::optional<Values> values_of(const Json& schema) {
-  const auto listed = schema.find("enum");
-  const auto one = schema.find("const");
-  if (listed == schema.end() && one == schema.end()) return std::nullopt;
-  Values values;
-  if (listed == schema.end()) {
-    values = {&*one};
-  } else {
-    for (const Json& value : *listed) {
-      if (one == schema.end() || value == *one) values.push_back(&value);
-    }
-  }
-  return values;
-}
-
 class SchemaMerger {
  public:
   SchemaMerger(SchemaReferences& references, const std::string& path, SchemaBudget& budget)
@@ -263,11 +243,11 @@ class SchemaMerger {
 
   // Of enum and const: the values that both have, and that are of the type. False: none.
   static bool merge_values(const Json& a, const Json& b, Json& out) {
-    std::optional<Values> values = values_of(a);
-    const std::optional<Values> others = values_of(b);
+    std::optional<ListedValues> values = values_of(a);
+    const std::optional<ListedValues> others = values_of(b);
     if (!values.has_value() && !others.has_value()) return true;
     if (!values.has_value()) values = others;
-    std::set<const Json*, IsLess> of_others;
+    ValueSet of_others;
     if (others.has_value()) of_others.insert(others->begin(), others->end());
     const WordNames types = names_of(out.value("type", Json()));
     Json kept = Json::array();

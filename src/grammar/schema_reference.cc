@@ -106,4 +106,16 @@ Result<const Json*> SchemaReferences::named_by(const Json& reference) {
   return at_path(written, target);
 }
 
+const Json& SchemaReferences::followed(const Json& schema) {
+  const Json* at = &schema;
+  for (int i = 0; i < kFollowedMax && at->is_object() && at->size() == 1; ++i) {
+    const auto reference = at->find("$ref");
+    if (reference == at->end()) break;
+    const Result<const Json*> named = named_by(*reference);
+    if (!named.ok()) break;
+    at = *named;
+  }
+  return *at;
+}
+
 }  // namespace stemma

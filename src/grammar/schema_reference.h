@@ -27,7 +27,12 @@ class SchemaReferences {
   // none, in words.
   Result<const TemplateJson*> named_by(const TemplateJson& reference);
 
+  // The schema that one with nothing but a $ref stands for, in the end or kFollowedMax further on;
+  // else itself.
+  const TemplateJson& followed(const TemplateJson& schema);
+
  private:
+  static constexpr int kFollowedMax = 16;
   Result<const TemplateJson*> at_path(const std::string& path, std::string_view target);
   const TemplateJson* child_or_null(const TemplateJson& of, const std::string& name);
 

@@ -41,6 +41,18 @@ std::string_view implied_type(const TemplateJson& schema) {
   return {};
 }
 
+std::optional<ListedValues> values_of(const TemplateJson& schema) {
+  const auto listed = schema.find("enum");
+  const auto one = schema.find("const");
+  if (listed == schema.end() && one == schema.end()) return std::nullopt;
+  if (listed == schema.end()) return ListedValues{&*one};
+  ListedValues values;
+  for (const TemplateJson& value : *listed) {
+    if (one == schema.end() || value == *one) values.push_back(&value);
+  }
+  return values;
+}
+
 WordNames names_of(const TemplateJson& names) {
   WordNames all;
   if (names.is_string()) all.insert(names.get<std::string>());

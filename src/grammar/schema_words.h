@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "template/chat_template.h"
 
@@ -72,6 +74,15 @@ bool narrows(std::string_view word, const TemplateJson& value);
 // The type that words of one type alone mean, of a schema that says none; empty: it has none. Who
 // names properties means an object.
 std::string_view implied_type(const TemplateJson& schema);
+
+// The values that enum and const list; nullopt: neither is said.
+using ListedValues = std::vector<const TemplateJson*>;
+std::optional<ListedValues> values_of(const TemplateJson& schema);
+// Values, for which looking another one up takes no walk through them.
+struct IsLessValue {
+  bool operator()(const TemplateJson* a, const TemplateJson* b) const { return *a < *b; }
+};
+using ValueSet = std::set<const TemplateJson*, IsLessValue>;
 
 // Of types, or of members.
 using WordNames = std::set<std::string, std::less<>>;
