@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/machine_entropy.h"
 #include "stemma/embed.h"
 #include "store/disk_page_store.h"
 #include "store/redis_page_store.h"
@@ -32,7 +31,6 @@ Result<std::unique_ptr<PageStore>> open_remote_store(const std::string& url,
   RedisPageStoreOptions options;
   options.url = url;
   options.secret = secret;
-  options.breaker.seed = machine_entropy();  // engines that lose a server do not come back as one
   STEMMA_ASSIGN_OR_RETURN(auto store, RedisPageStore::open(options, clock()));
   return std::unique_ptr<PageStore>(std::move(store));
 }

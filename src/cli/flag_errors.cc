@@ -21,11 +21,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kFlags = 
 
 }  // namespace
 
-Error behind_flag(Error error) {
+Error behind_flag(const Error& error) {
   for (const auto& [field, flag] : kFlags) {
-    if (!error.detail.starts_with(field)) continue;
-    error.detail = std::string(flag) + ": " + error.detail;
-    break;
+    if (error.detail.starts_with(field)) return named(flag, error);
   }
   return error;
 }

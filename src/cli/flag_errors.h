@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/named_flag.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -19,7 +20,7 @@ namespace stemma {
 template <typename Value>
 Status of_flag(std::string_view flag, const Result<Value>& parsed) {
   if (parsed.ok()) return {};
-  return Error{parsed.error().code, std::string(flag) + ": " + parsed.error().detail};
+  return named(flag, parsed.error());
 }
 
 // What `make` gives, or, where there is no memory for it, that `flag` asks for too much of what.
@@ -35,6 +36,6 @@ auto or_too_large(std::string_view flag, std::string_view what, Make&& make) -> 
 
 // The error as it is, or, where it names an option of the engine that a flag of `serve`,
 // `generate`, `score` and `calibrate` sets, behind that flag.
-Error behind_flag(Error error);
+Error behind_flag(const Error& error);
 
 }  // namespace stemma

@@ -11,6 +11,7 @@
 #include "cli/disk_listing.h"
 #include "cli/ghost_rate.h"
 #include "cli/sizes.h"
+#include "engine/named_flag.h"
 #include "ghost/ghost_advice.h"
 #include "replay/ghost_feed.h"
 #include "replay/replayer.h"
@@ -89,7 +90,7 @@ Status InspectCommand::run() {
   options.policies.push_back(flags_.policy);
   options.capacities = {flags_.capacity_pages};
   Result<std::unique_ptr<GhostPanel>> ghosts = GhostPanel::open(options);
-  if (!ghosts.ok()) return Error{ghosts.error().code, "--policy: " + ghosts.error().detail};
+  if (!ghosts.ok()) return named("--policy", ghosts.error());
   std::int64_t skipped_lines = 0;
   STEMMA_RETURN_IF_ERROR(watch(**ghosts, skipped_lines));
   if (flags_.json) {

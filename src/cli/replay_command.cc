@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/clock.h"
+#include "cli/flag_errors.h"
 #include "cli/ghost_rate.h"
 #include "cli/replay_output.h"
 #include "cli/replay_pages.h"
@@ -146,9 +147,7 @@ Status ReplayCommand::check_tiers() const {
   }
   STEMMA_RETURN_IF_ERROR(check_tiers_named());
   const std::string& policy = flags_.engine.kv.tiers.host_eviction;
-  if (const auto known = EvictionOrder::make(policy, 1); !known.ok()) {
-    return Error{known.error().code, "--host-policy: " + known.error().detail};
-  }
+  STEMMA_RETURN_IF_ERROR(of_flag("--host-policy", EvictionOrder::make(policy, 1)));
   const std::pair<const char*, double> rates[] = {{"--link-gb-s", tiers.link_gb_s},
                                                   {"--disk-gb-s", tiers.disk_gb_s}};
   for (const auto& [flag, rate] : rates) {

@@ -48,7 +48,7 @@ Status read_tiers(const ReplayFlags& flags, TimedReplayOptions& options) {
   // As many tokens in one copy up as an engine brings in 64 pages of its own.
   constexpr std::int64_t kLoadTokensMax = 1024;
   const auto policy = parse_write_policy(flags.write_policy);
-  if (!policy.ok()) return Error{policy.error().code, "--write-policy: " + policy.error().detail};
+  if (!policy.ok()) return named("--write-policy", policy.error());
   KvCacheOptions& kv = options.engine.kv;
   kv.tiers.write_policy = *policy;
   kv.tiers.load_pages_max = std::max<std::int64_t>(kLoadTokensMax / kv.page_size, 1);
@@ -74,9 +74,7 @@ Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane
   if (kv.context_tokens_max == 0) kv.context_tokens_max = kContextTokensMax;
   SchedulerOptions& scheduler = options.engine.scheduler;
   const auto policy = parse_schedule_policy(flags.schedule_policy);
-  if (!policy.ok()) {
-    return Error{policy.error().code, "--schedule-policy: " + policy.error().detail};
-  }
+  if (!policy.ok()) return named("--schedule-policy", policy.error());
   scheduler.policy = *policy;
   scheduler.publish_outputs = publishes_outputs(flags);
   if (lane.unlimited) scheduler.watermark_pages = 0;  // there are pages for all of the trace

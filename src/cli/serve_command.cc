@@ -17,6 +17,7 @@
 #include "base/machine_entropy.h"
 #include "cli/bundled_model.h"
 #include "cli/ranked_run.h"
+#include "engine/named_flag.h"
 #include "http/http_server.h"
 #include "stemma/log.h"
 
@@ -120,10 +121,6 @@ std::chrono::microseconds microseconds_of(double seconds) {
 // As URLs have it.
 std::string host_of(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
-}
-
-Error named(std::string_view flag, const Error& error) {
-  return {error.code, fmt::format("{}: {}", flag, error.detail), error.sys_errno};
 }
 
 std::string last_part(const std::string& directory) {

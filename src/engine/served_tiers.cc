@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/machine_entropy.h"
+#include "engine/named_flag.h"
 #include "pool/kv_pool_factory.h"
 #include "store/disk_page_store.h"
 #include "store/redis_page_store.h"
@@ -16,10 +16,6 @@
 
 namespace stemma {
 namespace {
-
-Error named(std::string_view flag, const Error& error) {
-  return {error.code, std::string(flag) + ": " + error.detail, error.sys_errno};
-}
 
 // What servers that do not answer may add to a start.
 constexpr std::int64_t kGreetUsMax = 500'000;
@@ -75,7 +71,6 @@ Result<Stores> open_stores(const ServedTierOptions& options, const Clock& clock)
     remote.url = options.remote_url;
     remote.secret = options.remote_secret;
     remote.part = rank_name(options);
-    remote.breaker.seed = machine_entropy();  // engines that lose a server do not come back as one
     auto store = RedisPageStore::open(remote, clock);
     if (!store.ok()) return named("--remote", store.error());
     (*store)->greet(clock.now_us() + kGreetUsMax);

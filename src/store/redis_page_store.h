@@ -58,6 +58,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/machine_entropy.h"
 #include "stemma/page_store.h"
 #include "store/frame_seal.h"
 #include "store/redis_counters.h"
@@ -76,7 +77,8 @@ struct RedisPageStoreOptions {
   // Of a connection; and between two questions of who holds what (clusters, sentinels).
   std::int64_t connect_us_max = 250'000;
   std::int64_t refresh_us = 250'000;
-  BreakerOptions breaker;  // one a server and lane
+  // One a server and lane. By default engines that lose a server do not come back to it as one.
+  BreakerOptions breaker = {.seed = machine_entropy()};
   // For how long nothing is written behind a call of which no page found room.
   std::int64_t full_pause_us = 1'000'000;
   // Values are sealed with it; empty: they are not.
