@@ -1,7 +1,7 @@
 #include "bindings/c_pool_options.h"
 
+#include "base/thread_count.h"
 #include "bindings/c_handles.h"
-#include "bindings/thread_count.h"
 
 namespace stemma {
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/thread_count.h"
 #include "bindings/c_handles.h"
 #include "bindings/callback_store.h"
-#include "bindings/thread_count.h"
 #include "stemma/c_windows.h"
 #include "stemma/embed.h"
 #include "tier/guarded_store.h"

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/thread_count.h"
 #include "base/thread_pool.h"
-#include "bindings/thread_count.h"
 #include "pool/kv_pool_factory.h"
 #include "pool/page_codec.h"
 #include "prefix/namespace_digest.h"

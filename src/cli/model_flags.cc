@@ -1,6 +1,5 @@
 #include "cli/model_flags.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -128,11 +127,7 @@ Status ModelFlags::check() const {
   STEMMA_RETURN_IF_ERROR(check_at_least("--concurrency", concurrency_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--chunk-tokens", chunk_tokens_, 1));
   STEMMA_RETURN_IF_ERROR(check_at_least("--context-tokens", context_tokens_, 0));
-  if (!(windowed_share_ >= kWindowedShareMin && windowed_share_ <= 1)) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("--windowed-share must be from {} to 1 (got {})", kWindowedShareMin,
-                             windowed_share_)};
-  }
+  STEMMA_RETURN_IF_ERROR(check_windowed_share(windowed_share_));
   if (pin_threads_ != "auto" && pin_threads_ != "off") {
     return Error{ErrorCode::kInvalidArgument,
                  "--pin-threads must be auto or off (got " + pin_threads_ + ")"};

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
+#include "base/thread_count.h"
 #include "base/wall_clock.h"
 #include "engine/served_ranks.h"
 #include "pool/kv_pool_factory.h"
@@ -77,9 +78,9 @@ Status check_engine(EngineOptions options) {
 
 // What is wrong before a model is loaded; the rest of the engine's options is checked with it.
 Status check(const ServedModelOptions& options) {
-  if (options.threads < 1 || options.threads > 1024) {
-    return Error{ErrorCode::kInvalidArgument,
-                 "--threads must be from 1 to 1024 (got " + std::to_string(options.threads) + ")"};
+  if (options.threads < 1 || options.threads > kThreadsMax) {
+    return Error{ErrorCode::kInvalidArgument, fmt::format("--threads must be from 1 to {} (got {})",
+                                                          kThreadsMax, options.threads)};
   }
   if (options.tiers.codec != "plain" && options.engine.shadow_audit_percent > 0) {
     return Error{ErrorCode::kInvalidArgument,
@@ -98,6 +99,13 @@ Status check(const ServedModelOptions& options) {
 }
 
 }  // namespace
+
+Status check_windowed_share(double share) {
+  constexpr double kLeast = 0.01;
+  if (share >= kLeast && share <= 1) return {};
+  return Error{ErrorCode::kInvalidArgument,
+               fmt::format("--windowed-share must be from {} to 1 (got {})", kLeast, share)};
+}
 
 Result<std::unique_ptr<ServedModel>> ServedModel::open(const ServedModelOptions& options) {
   Result<std::unique_ptr<ServedModel>> model = open_own(options);
@@ -256,11 +264,7 @@ Status ServedModel::count_pages(const ServedModelOptions& options, KvShape& full
     return {};
   }
   const double share = options.windowed_share;
-  if (!(share >= kWindowedShareMin && share <= 1)) {
-    return Error{
-        ErrorCode::kInvalidArgument,
-        fmt::format("--windowed-share must be from {} to 1 (got {})", kWindowedShareMin, share)};
-  }
+  STEMMA_RETURN_IF_ERROR(check_windowed_share(share));
   const std::int64_t least = windowed_pages_max(kv.window_tokens, kv.page_size, 1);
   full.pages = 1;
   windowed.pages = least;

@@ -36,8 +36,9 @@
 
 namespace stemma {
 
-// A hundredth: pages of the other layers, or their names where there are none, take memory too.
-inline constexpr double kWindowedShareMin = 0.01;
+// Whether it is from a hundredth to 1: pages of the other layers, or their names where there are
+// none, take memory too.
+Status check_windowed_share(double share);
 
 struct ServedModelOptions {
   std::string directory;
