@@ -32,6 +32,17 @@ struct GraftedText {
   std::span<const TokenId> own;
 };
 
+// Tokens that are found of a text where `probe` looks a part of it up, the shared one (true) or its
+// own: what goes on from the shared part counts where that is whole, there or, as `is_elsewhere`
+// says, in a tier above.
+template <typename Probe, typename IsElsewhere>
+std::int64_t found_tokens(const GraftedText& text, Probe&& probe, IsElsewhere&& is_elsewhere) {
+  const auto whole = std::ssize(text.shared);
+  const std::int64_t shared = text.shared.empty() ? 0 : probe(true, text.shared);
+  if (shared < whole && !is_elsewhere()) return shared;
+  return whole + probe(false, text.own);
+}
+
 // Of a text, what is cached, and up to where it can be gone on from: where windows have gone, less.
 struct FoundText {
   std::int64_t tokens = 0;

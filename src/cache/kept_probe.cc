@@ -19,21 +19,20 @@ void KeptProbe::look(const KvCache& kv, NamespaceId ns, std::span<const TokenId>
   }
 }
 
-// What goes on from a shared part counts where that is whole: of host memory's, here or there.
 void KeptProbe::look_again(const KvCache& kv, NamespaceId ns, std::span<const TokenId> tokens) {
   const GraftedText text = kv.grafts_->split(ns, tokens.first(tokens.size() - 1));
-  const std::int64_t whole = std::ssize(text.shared);
-  const RadixPrefixCache& tree = kv.tree();
-  const std::int64_t shared =
-      whole == 0 ? 0 : tree.probe_again(text.shared_ns, text.shared, device_.shared);
-  device_tokens_ = shared < whole ? shared : whole + tree.probe_again(ns, text.own, device_.own);
+  const auto probe_device = [&](bool is_shared, std::span<const TokenId> part) {
+    return kv.tree().probe_again(is_shared ? text.shared_ns : ns, part, device_.of(is_shared));
+  };
+  device_tokens_ = found_tokens(text, probe_device, [] { return false; });
   host_tokens_ = 0;
   if (kv.tiering_ == nullptr) return;
-  const Tiering& tiering = *kv.tiering_;
-  host_tokens_ =
-      whole == 0 ? 0 : tiering.probe_host_again(text.shared_ns, text.shared, host_.shared);
-  if (host_tokens_ < whole && shared < whole) return;
-  host_tokens_ = whole + tiering.probe_host_again(ns, text.own, host_.own);
+  const auto probe_host = [&](bool is_shared, std::span<const TokenId> part) {
+    return kv.tiering_->probe_host_again(is_shared ? text.shared_ns : ns, part,
+                                         host_.of(is_shared));
+  };
+  const bool device_has_shared = device_tokens_ >= std::ssize(text.shared);
+  host_tokens_ = found_tokens(text, probe_host, [&] { return device_has_shared; });
 }
 
 }  // namespace stemma

@@ -36,6 +36,8 @@ class KeptProbe {
   struct Ends {
     WalkEnd shared;
     WalkEnd own;
+
+    WalkEnd& of(bool is_shared) { return is_shared ? shared : own; }
   };
 
   void look_again(const KvCache& kv, NamespaceId ns, std::span<const TokenId> tokens);

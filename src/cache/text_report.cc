@@ -65,10 +65,7 @@ NearestText TextReporter::nearest(const Graft& graft, std::span<const TokenId> t
 std::int64_t TextReporter::find_below(const Graft& graft, std::span<const TokenId> tokens,
                                       Probe probe) const {
   const GraftedText text = graft.split(tokens.first(tokens.size() - 1));
-  const auto whole = std::ssize(text.shared);
-  const std::int64_t shared = text.shared.empty() ? 0 : probe(true, text.shared);
-  if (shared < whole && !has_shared(graft, text.shared)) return shared;
-  return whole + probe(false, text.own);
+  return found_tokens(text, probe, [&] { return has_shared(graft, text.shared); });
 }
 
 // What host memory and stores have they know by the digest, whatever names the device gives.
