@@ -1,10 +1,10 @@
 // CodedConfig: how a model's files store matrices in fewer bits than are computed with, as the
 // `quantization_config` of config.json says it, which older files call `compression_config`.
 //
-// 8 bits with scales (float8_config, int8_config) or 4 bits with scales and zero points
-// (packed_int_config). What the section says of activations and of the KV cache is advice for
-// computing in fewer bits: here codes become numbers when they are read, or are kept where rounded
-// weights have the same form.
+// 8 bits with scales (float8_config, int8_config), or 4 or 8 bits packed in words, with scales and
+// zero points (packed_int_config). What the section says of activations and of the KV cache is
+// advice for computing in fewer bits: here codes become numbers when they are read, or are kept
+// where rounded weights have the same form.
 //
 // Thread:     values and pure functions.
 // Memory:     a few integers.

@@ -4,8 +4,7 @@
 // Memory:     that of its kind; of the tensors beside codes it borrows the bytes.
 // Cost:       that of its kind.
 // Not here:   the kinds (float8_matrix, int8_matrix, packed_int_matrix), reading files
-// (weight_files),
-//             how a model's files are coded (coded_config).
+//             (weight_files), how a model's files are coded (coded_config).
 #pragma once
 
 #include <cstddef>

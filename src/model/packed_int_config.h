@@ -15,7 +15,7 @@
 // Memory:     a few bytes.
 // Cost:       a parse at start-up.
 // Not here:   codes, scales and zero points (packed_int_matrix), sections around these
-// (coded_config).
+//             (coded_config).
 #pragma once
 
 #include <cstdint>

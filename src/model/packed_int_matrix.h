@@ -17,8 +17,7 @@
 // Cost:       2 ns a value and thread, of AWQ 3; packing what comes of it costs 1.5 more. Of 8 bits
 //             256 products a group besides.
 // Not here:   reading files (weight_files), how words are packed (packed_int_config), products with
-// codes
-//             (device/).
+//             codes (device/).
 #pragma once
 
 #include "model/coded_matrix.h"

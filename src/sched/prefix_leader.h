@@ -7,8 +7,8 @@
 //
 // Thread:     engine thread only.
 // Memory:     none.
-// Cost:       O(requests in flight), O(1) who waits already; once for each pair, O(tokens in
-// common). Not here:   who is admitted (batch_builder).
+// Cost:       O(requests in flight); O(1) of who waits already; once a pair, O(tokens in common).
+// Not here:   who is admitted (batch_builder).
 #pragma once
 
 #include <span>

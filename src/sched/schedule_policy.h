@@ -2,9 +2,8 @@
 //
 // Thread:     engine thread only (QueueOrder keeps scratch memory and a generator).
 // Memory:     scratch for `entries_max` entries, fixed at construction.
-// Cost:       O(n) for those that stay, O(k log k) comparisons for the k that move; hrrn and
-// random:
-//             all move; dfs-weight: all, and it reads all matched tokens too.
+// Cost:       O(n), and O(k log k) comparisons for the k that move; of hrrn, random and dfs-weight
+//             all move, and dfs-weight reads all matched tokens too.
 // Not here:   whether a request fits (batch_builder), names of policies (stemma/options.h).
 #pragma once
 
