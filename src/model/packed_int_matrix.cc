@@ -260,10 +260,12 @@ KeptGroups PackedIntMatrix::kept_groups() const {
   constexpr std::int64_t kGroup = PackedWeights::kGroupInputs;
   const bool is_shifted = kept_format_ == WeightFormat::kInt4Shifted;
   KeptGroups kept;
-  for (std::int64_t output = 0; config_.bits == 8 && output < outputs_; ++output) {
-    kept.output_scales.push_back(scale(output, 0));
+  if (config_.bits == 8) {
+    for (std::int64_t output = 0; output < outputs_; ++output) {
+      kept.output_scales.push_back(scale(output, 0));
+    }
+    return kept;
   }
-  if (config_.bits == 8) return kept;
   kept.scales.reserve(static_cast<std::size_t>(outputs_ * ceil_div(inputs_, kGroup)));
   for (std::int64_t output = 0; output < outputs_; ++output) {
     for (std::int64_t i = 0; i < inputs_; i += kGroup) {

@@ -39,6 +39,12 @@ class PackedIntModels : public CodedModels,
   PackedIntConfig packed_;
 };
 
+// Of the layouts that have them.
+class EightBitModels : public PackedIntModels {
+ protected:
+  EightBitModels() { bits_ = 8; }
+};
+
 // A bf16 scale is kept as it is: what is computed with are codes times scales, not even rounded.
 TEST_P(PackedIntModels, CodesAreKeptInFourBits) {
   for (const bool is_symmetric : {true, false}) {
@@ -100,9 +106,7 @@ TEST_P(PackedIntModels, SoAreThoseOfCodesThatCannotBeKept) {
   expect_same_logits(WeightRounding::kInt4, WeightRounding::kInt4);
 }
 
-TEST_P(PackedIntModels, CodesOfEightBitsAreKeptWhereAnOutputIsOneGroup) {
-  if (std::get<1>(GetParam()) == Layout::kAwq) GTEST_SKIP() << "has 4 bits";
-  bits_ = 8;
+TEST_P(EightBitModels, CodesAreKeptWhereAnOutputIsOneGroup) {
   group_inputs_ = 0;
   write(WeightType::kBf16, true);
   const ModelWeights kept = weights_of(coded_, {});
@@ -120,9 +124,7 @@ TEST_P(PackedIntModels, CodesOfEightBitsAreKeptWhereAnOutputIsOneGroup) {
   expect_same_logits(WeightRounding::kWide, WeightRounding::kNone);
 }
 
-TEST_P(PackedIntModels, CodesOfEightBitsBecomeNumbersWhereGroupsHaveScalesOfTheirOwn) {
-  if (std::get<1>(GetParam()) == Layout::kAwq) GTEST_SKIP() << "has 4 bits";
-  bits_ = 8;
+TEST_P(EightBitModels, CodesBecomeNumbersWhereGroupsHaveScalesOfTheirOwn) {
   write(WeightType::kF16, false);
   expect_same_logits(WeightRounding::kNone, WeightRounding::kNone);
 }
@@ -153,12 +155,20 @@ std::string name_of(const ::testing::TestParamInfo<PackedIntModels::ParamType>& 
          kLayouts[static_cast<std::size_t>(std::get<1>(info.param))];
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Families, PackedIntModels,
-    ::testing::Combine(::testing::Values("llama_bias", "qwen3", "qwen3_moe", "deepseek_v2",
-                                         "deepseek_v3", "gemma3"),
-                       ::testing::Values(Layout::kGptq, Layout::kAwq, Layout::kCompressedTensors)),
-    name_of);
+constexpr std::array<std::string_view, 6> kFamilies = {"llama_bias",  "qwen3",       "qwen3_moe",
+                                                       "deepseek_v2", "deepseek_v3", "gemma3"};
+
+INSTANTIATE_TEST_SUITE_P(Families, PackedIntModels,
+                         ::testing::Combine(::testing::ValuesIn(kFamilies),
+                                            ::testing::Values(Layout::kGptq, Layout::kAwq,
+                                                              Layout::kCompressedTensors)),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Families, EightBitModels,
+                         ::testing::Combine(::testing::ValuesIn(kFamilies),
+                                            ::testing::Values(Layout::kGptq,
+                                                              Layout::kCompressedTensors)),
+                         name_of);
 
 }  // namespace
 }  // namespace stemma
