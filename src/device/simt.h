@@ -116,9 +116,14 @@ class Machine {
 
   // Kernels done so far.
   std::int64_t kernels() const;
-  // The next `count` allocations fail, as if the memory were full, and so do recordings, of which a
-  // graph takes some.
-  void fail_allocations(int count);
+  // Of the calls behind `passing` more that take memory, `count` fail, as if it were full: those
+  // that allocate it, on the device or pinned, that pin it, that make a stream or an event, that
+  // end a recording or queue what was recorded.
+  void fail_allocations(std::int64_t count, std::int64_t passing = 0);
+  // The same of calls that queue something, of which nothing is queued then.
+  void fail_queueing(std::int64_t count, std::int64_t passing = 0);
+  // Of the two how many are still to come.
+  std::int64_t failures_left() const;
   // The kernel after `count` more fails, as a GPU that falls off the bus: so does all that follows.
   void fail_after_kernels(std::int64_t count);
 };

@@ -97,14 +97,9 @@ void release_memory(void* bytes, void* raw) noexcept {
   const Lock lock(runtime().mutex());
   simt::Stream& stream = stream_of(raw);
   STEMMA_CHECK(!stream.recording.has_value(), "memory is given back while a stream records");
-  if (runtime().failed()) {
-    stream.queue.clear();
-    runtime().arena().give_back(bytes);
-    return;
-  }
-  ignore_error(runtime().queue(stream, {.run = [bytes] { runtime().give_back(bytes); },
-                                        .name = "memory given back"}),
-               "a device that has failed was looked for above");
+  runtime().push(stream, {.run = [bytes] { runtime().give_back(bytes); },
+                          .when_failed = true,
+                          .name = "memory given back"});
 }
 
 void release_pinned(void* bytes, void*) noexcept {
@@ -178,11 +173,12 @@ Status CudaStream::record(CudaEvent& event) {
   if (stream.recording.has_value()) {
     return Error{ErrorCode::kUnsupported, "an event while a stream records", 0};
   }
-  const std::uint64_t ticket = runtime().next_ticket();
+  STEMMA_RETURN_IF_ERROR(runtime().may_queue("an event"));
   simt::Event& recorded = event_of(event.raw());
-  recorded.ticket = ticket;
+  recorded.ticket = runtime().next_ticket();
   recorded.clock = stream.clock;
-  return runtime().queue(stream, {.run = {}, .gives = ticket});
+  runtime().push(stream, {.run = {}, .gives = recorded.ticket});
+  return {};
 }
 
 Status CudaStream::wait_for(const CudaEvent& event) {
@@ -191,9 +187,11 @@ Status CudaStream::wait_for(const CudaEvent& event) {
   if (stream.recording.has_value()) {
     return Error{ErrorCode::kUnsupported, "an event while a stream records", 0};
   }
+  STEMMA_RETURN_IF_ERROR(runtime().may_queue("waiting for an event"));
   const simt::Event& awaited = event_of(event.raw());
   simt::join(stream.clock, awaited.clock);
-  return runtime().queue(stream, {.run = {}, .waits_for = awaited.ticket});
+  runtime().push(stream, {.run = {}, .waits_for = awaited.ticket});
+  return {};
 }
 
 Status CudaStream::synchronize() {
@@ -224,9 +222,7 @@ Result<CudaGraph> CudaStream::end_recording() {
   STEMMA_CHECK(stream.recording.has_value(), "recording has begun");
   auto graph = std::make_unique<simt::Graph>(simt::Graph{std::move(*stream.recording)});
   stream.recording.reset();
-  if (runtime().take_failure()) {
-    return Error{ErrorCode::kOutOfMemory, "no memory for a graph", 0};
-  }
+  STEMMA_RETURN_IF_ERROR(runtime().take_memory("a graph"));
   return CudaGraph(graph.release());
 }
 
@@ -234,8 +230,10 @@ Status CudaStream::replay(const CudaGraph& graph) {
   STEMMA_CHECK(!graph.empty(), "a graph that was recorded");
   const Lock lock(runtime().mutex());
   runtime().check_used_in_thread();
+  STEMMA_RETURN_IF_ERROR(runtime().may_queue("a graph"));
+  STEMMA_RETURN_IF_ERROR(runtime().take_memory("a graph that is queued"));
   for (const simt::Work& work : static_cast<simt::Graph*>(graph.raw())->works) {
-    STEMMA_RETURN_IF_ERROR(runtime().queue(stream_of(raw()), work));
+    runtime().push(stream_of(raw()), work);
   }
   return {};
 }
@@ -270,6 +268,7 @@ Status CudaDevice::use_in_thread() {
 Result<CudaStream> CudaDevice::make_stream() {
   STEMMA_RETURN_IF_ERROR(use_in_thread());
   const Lock lock(runtime().mutex());
+  STEMMA_RETURN_IF_ERROR(runtime().take_memory("a stream"));
   return CudaStream(runtime().make_stream());
 }
 
@@ -280,6 +279,8 @@ Result<CudaStream> CudaDevice::make_urgent_stream() {
 
 Result<CudaEvent> CudaDevice::make_event() {
   STEMMA_RETURN_IF_ERROR(use_in_thread());
+  const Lock lock(runtime().mutex());
+  STEMMA_RETURN_IF_ERROR(runtime().take_memory("an event"));
   return CudaEvent(std::make_unique<simt::Event>().release());
 }
 
@@ -311,6 +312,7 @@ Result<PinnedMemory> CudaDevice::allocate_pinned(std::size_t size_bytes) {
   STEMMA_RETURN_IF_ERROR(use_in_thread());
   STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(size_bytes));
   const Lock lock(runtime().mutex());
+  STEMMA_RETURN_IF_ERROR(runtime().take_memory("pinned bytes"));
   void* const bytes = buffer.bytes();
   runtime().pin(bytes, size_bytes);
   runtime().pinned_buffers.emplace(bytes, std::move(buffer));
@@ -323,6 +325,7 @@ Status CudaDevice::pin(void* bytes, std::size_t size_bytes) {
   if (runtime().is_partly_pinned(bytes, size_bytes)) {
     return Error{ErrorCode::kInternal, "host memory that is pinned already", 0};
   }
+  STEMMA_RETURN_IF_ERROR(runtime().take_memory("pinning"));
   runtime().pin(bytes, size_bytes);
   return {};
 }

@@ -43,7 +43,7 @@ bool is_watched(Watch watch) {
 }
 
 Error refused(const char* name, const std::string& why) {
-  return {ErrorCode::kInternal, std::string("kernel ") + name + ": " + why, 0};
+  return {ErrorCode::kInternal, std::string(name) + ": " + why, 0};
 }
 
 }  // namespace
@@ -86,16 +86,26 @@ void Runtime::release_stream(Stream* stream) {
   std::erase_if(streams_, [&](const auto& one) { return one.get() == stream; });
 }
 
-Status Runtime::queue(Stream& stream, Work work) {
+Status Runtime::may_queue(const char* name) {
   if (failed_) return broken();
+  if (of_queueing_.take()) return refused(name, "it is not queued");
+  return {};
+}
+
+Status Runtime::queue(Stream& stream, Work work) {
+  STEMMA_RETURN_IF_ERROR(may_queue(work.name));
+  push(stream, std::move(work));
+  return {};
+}
+
+void Runtime::push(Stream& stream, Work work) {
   if (stream.recording.has_value()) {
     stream.recording->push_back(std::move(work));
-    return {};
+    return;
   }
   if (trace_ != nullptr) work.clock = next_time(stream, work.name).clock;
   stream.queue.push_back(std::move(work));
   if (options_.eager) run_until([&] { return stream.queue.empty(); });
-  return {};
 }
 
 void Runtime::let_time_pass() {
@@ -133,14 +143,13 @@ void Runtime::map_pinned(int protection) const {
   }
 }
 
-bool Runtime::take_failure() {
-  if (allocations_to_fail_ == 0) return false;
-  --allocations_to_fail_;
-  return true;
+Status Runtime::take_memory(const char* what) {
+  if (!of_memory_.take()) return {};
+  return Error{ErrorCode::kOutOfMemory, std::string("no memory for ") + what, 0};
 }
 
 void* Runtime::try_allocate(std::size_t size_bytes, Stream& stream) {
-  if (take_failure()) return nullptr;
+  if (of_memory_.take()) return nullptr;
   void* const bytes = arena_.try_allocate(size_bytes);
   if (trace_ != nullptr && bytes != nullptr) {
     trace_->begin_memory(bytes, size_bytes, next_time(stream, "an allocation"));
@@ -228,7 +237,7 @@ bool Runtime::run_one() {
   const Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (trace_ != nullptr) trace_->begin_work({stream.number, work.clock, work.name});
-  if (work.run && !failed_) work.run();
+  if (work.run && (!failed_ || work.when_failed)) work.run();
   open_tickets_.erase(work.gives);
   return true;
 }
@@ -311,9 +320,19 @@ std::int64_t Machine::kernels() const {
   return runtime().kernels();
 }
 
-void Machine::fail_allocations(int count) {
+void Machine::fail_allocations(std::int64_t count, std::int64_t passing) {
   const std::lock_guard lock(runtime().mutex());
-  runtime().fail_allocations(count);
+  runtime().fail_allocations({passing, count});
+}
+
+void Machine::fail_queueing(std::int64_t count, std::int64_t passing) {
+  const std::lock_guard lock(runtime().mutex());
+  runtime().fail_queueing({passing, count});
+}
+
+std::int64_t Machine::failures_left() const {
+  const std::lock_guard lock(runtime().mutex());
+  return runtime().failures_left();
 }
 
 void Machine::fail_after_kernels(std::int64_t count) {

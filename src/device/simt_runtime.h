@@ -38,6 +38,7 @@ struct Work {
   std::function<void()> run;           // may be empty
   std::uint64_t waits_for = 0;         // a ticket; 0: nothing
   std::uint64_t gives = 0;             // a ticket; 0: none
+  bool when_failed = false;            // done by a GPU that has failed, too
   const void* host_or_null = nullptr;  // pinned memory that it names
   const char* name = "nothing";
   WorkClock clock = {};  // of what is before it, and itself
@@ -60,6 +61,19 @@ struct Graph {
   std::vector<Work> works;
 };
 
+// Calls of one kind that are to fail.
+struct Failures {
+  std::int64_t passing = 0;  // before them
+  std::int64_t count = 0;
+
+  // Whether the next one does.
+  bool take() {
+    if (count == 0 || passing-- > 0) return false;
+    passing = 0;
+    return --count, true;
+  }
+};
+
 class Runtime {
  public:
   explicit Runtime(const Machine::Options& options);
@@ -79,6 +93,9 @@ class Runtime {
   Stream& default_stream();
 
   Status queue(Stream& stream, Work work);
+  // The two halves of it: whether something may be queued, and that it is.
+  Status may_queue(const char* name);
+  void push(Stream& stream, Work work);
 
   std::uint64_t next_ticket();
   bool is_done(std::uint64_t ticket) const { return !open_tickets_.contains(ticket); }
@@ -102,8 +119,8 @@ class Runtime {
   // Maps memory that was given to pin, or, where kernels do not reach it, does not while one runs.
   void map_pinned(int protection) const;
 
-  // Whether what wants memory is to fail, once more.
-  bool take_failure();
+  // kOutOfMemory, naming what wants it, if that is to fail.
+  Status take_memory(const char* what);
   // nullptr if there is no room. Other streams may use it behind what is queued in this one.
   void* try_allocate(std::size_t size_bytes, Stream& stream);
   // REQUIRES: called by the work that gives it back.
@@ -125,7 +142,9 @@ class Runtime {
   bool failed() const { return failed_; }
   static Error broken() { return {ErrorCode::kInternal, "the emulated GPU has failed", 0}; }
   std::int64_t kernels() const { return kernels_; }
-  void fail_allocations(int count) { allocations_to_fail_ = count; }
+  void fail_allocations(const Failures& failures) { of_memory_ = failures; }
+  void fail_queueing(const Failures& failures) { of_queueing_ = failures; }
+  std::int64_t failures_left() const { return of_memory_.count + of_queueing_.count; }
   void fail_after_kernels(std::int64_t count) { kernels_left_ = count; }
 
  private:
@@ -146,7 +165,8 @@ class Runtime {
   std::set<std::uint64_t> open_tickets_;  // given, and not yet reached
   std::uint64_t last_ticket_ = 0;
   std::map<const std::byte*, std::size_t> pinned_;
-  int allocations_to_fail_ = 0;
+  Failures of_memory_;
+  Failures of_queueing_;
   std::optional<std::int64_t> kernels_left_;
   bool failed_ = false;
   std::int64_t kernels_ = 0;
