@@ -37,7 +37,11 @@ Status PinnedTurns::copy_rows_in(CudaStream& stream, void* device, const CudaRow
 Status PinnedTurns::end_turn(CudaStream& stream) {
   Piece& piece = pieces_[next_];
   next_ = 1 - next_;
-  return stream.record(piece.copied);
+  const Status recorded = stream.record(piece.copied);
+  if (recorded.ok()) return {};
+  // No event stands for the copy: nobody else would wait for it.
+  ignore_error(stream.synchronize(), "a device that failed copies nothing any more");
+  return recorded;
 }
 
 }  // namespace stemma

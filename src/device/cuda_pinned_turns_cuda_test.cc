@@ -34,5 +34,22 @@ TEST_F(PinnedTurnsTest, ItsEndWaitsForTheCopies) {
   EXPECT_EQ(download<std::uint32_t>(memory.bytes(), 1)[0], value);
 }
 
+#ifdef STEMMA_SIMT
+// The emulated GPU ends the program where pinned memory goes away under a copy.
+TEST_F(PinnedTurnsTest, ItsEndWaitsForACopyBehindWhichNoEventCouldBeRecorded) {
+  const CudaMemory memory = allocate<std::uint32_t>(1);
+  const std::uint32_t value = 7;
+  {
+    auto turns = PinnedTurns::create(device(), sizeof value);
+    ASSERT_TRUE(turns.ok());
+    std::memcpy(*turns->begin(), &value, sizeof value);
+    machine().fail_queueing(1, 1);
+    EXPECT_EQ(turns->copy_in(stream(), memory.bytes(), sizeof value).error().code,
+              ErrorCode::kInternal);
+  }
+  EXPECT_EQ(download<std::uint32_t>(memory.bytes(), 1)[0], value);
+}
+#endif
+
 }  // namespace
 }  // namespace stemma
