@@ -115,18 +115,28 @@ Status CudaPool::store_from_host(std::int64_t layer, std::span<const Slot> slots
   STEMMA_RETURN_IF_ERROR(check_places(shape(), layer, slots));
   if (slots.empty()) return {};
   const std::lock_guard lock(mutex_);
+  return queue_and_wait([&]() -> Status {
+    STEMMA_RETURN_IF_ERROR(upload_slots(slots));
+    DeviceSlots places;
+    places.count = count;
+    if constexpr (sizeof(Slot) == sizeof(std::int32_t)) {
+      places.narrow = device_slots_.as<std::int32_t>();
+    } else {
+      places.wide = device_slots_.as<std::int64_t>();
+    }
+    return store_on(stream_, layer, places, k, v);
+  });
+}
+
+// What `queue` queues on the pool's own stream, after what computes by now. Where only some of it
+// could be queued that is waited for too: pages of the caller's are nobody else's then (I6).
+template <typename Queue>
+Status CudaPool::queue_and_wait(Queue queue) {
   STEMMA_RETURN_IF_ERROR(device_.use_in_thread());
-  STEMMA_RETURN_IF_ERROR(upload_slots(slots));
-  DeviceSlots places;
-  places.count = count;
-  if constexpr (sizeof(Slot) == sizeof(std::int32_t)) {
-    places.narrow = device_slots_.as<std::int32_t>();
-  } else {
-    places.wide = device_slots_.as<std::int64_t>();
-  }
-  STEMMA_RETURN_IF_ERROR(wait_for_use(stream_));
-  STEMMA_RETURN_IF_ERROR(store_on(stream_, layer, places, k, v));
-  return stream_.synchronize();
+  Status queued = wait_for_use(stream_);
+  if (queued.ok()) queued = queue();
+  const Status done = stream_.synchronize();
+  return queued.ok() ? done : queued;
 }
 
 template <typename Slot>
@@ -157,10 +167,7 @@ Status CudaPool::copy_page_on(CudaStream& stream, PageId from, PageId to) {
 
 Status CudaPool::copy_page(PageId from, PageId to) {
   const std::lock_guard lock(mutex_);
-  STEMMA_RETURN_IF_ERROR(device_.use_in_thread());
-  STEMMA_RETURN_IF_ERROR(wait_for_use(stream_));
-  STEMMA_RETURN_IF_ERROR(copy_page_on(stream_, from, to));
-  return stream_.synchronize();
+  return queue_and_wait([&] { return copy_page_on(stream_, from, to); });
 }
 
 // All pieces of the page, one behind the other.
@@ -185,10 +192,11 @@ Result<std::optional<std::int64_t>> CudaPool::first_different_layer(PageId a, Pa
   }
   const std::byte* first = compared_.bytes();
   const std::byte* second = first + image_bytes;
-  STEMMA_RETURN_IF_ERROR(wait_for_use(stream_));
-  STEMMA_RETURN_IF_ERROR(copy_image_on(stream_, a, compared_.bytes()));
-  STEMMA_RETURN_IF_ERROR(copy_image_on(stream_, b, compared_.bytes() + image_bytes));
-  STEMMA_RETURN_IF_ERROR(stream_.synchronize());
+  const Status copied = queue_and_wait([&] {
+    const Status queued = copy_image_on(stream_, a, compared_.bytes());
+    return queued.ok() ? copy_image_on(stream_, b, compared_.bytes() + image_bytes) : queued;
+  });
+  STEMMA_RETURN_IF_ERROR(copied);
   for (std::int64_t layer = 0; layer < shape().layers; ++layer) {
     if (std::memcmp(first, second, bytes) != 0) return std::optional(layer);
     first += bytes;

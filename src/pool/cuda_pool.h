@@ -110,6 +110,8 @@ class CudaPool final : public CudaKvPool {
                          const KvRows& v);
   template <typename Slot>
   Status upload_slots(std::span<const Slot> slots);
+  template <typename Queue>
+  Status queue_and_wait(Queue queue);
   Status copy_image_on(CudaStream& stream, PageId page, std::byte* image);
 
   const std::int64_t number_;

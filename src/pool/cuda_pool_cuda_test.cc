@@ -425,6 +425,22 @@ TEST_F(CudaPools, AStoreGoesOnAfterMemoryThatCouldNotBeHad) {
   expect_equal_bytes();
 }
 
+// Whoever has the page then may write to it at once (I6).
+TEST_F(CudaPools, ACopyOfWhichNotAllIsQueuedHasEndedWhenItReturns) {
+  const KvShape shape = shape_of(KvKind::kMha, DType::kBF16, 3, 24);
+  make_pools(shape, KvLayout::kLayerFirst);
+  const std::byte mark{0x5A};
+  std::byte* const page = cuda_->layer_pieces(0).begin()->of(PageId(1));
+  for (int round = 0; round < 12; ++round) {
+    machine().fail_queueing(1, 2);  // the use of pages is waited for, and a piece is copied
+    EXPECT_FALSE(cuda_->copy_page(PageId(0), PageId(1)).ok());
+    ASSERT_TRUE(stream().fill(page, static_cast<std::uint8_t>(mark), 1).ok());
+    ASSERT_TRUE(stream().synchronize().ok());
+    ASSERT_TRUE(cuda_->copy_page(PageId(2), PageId(3)).ok());
+    EXPECT_EQ(download<std::byte>(page, 1)[0], mark) << "round " << round;
+  }
+}
+
 #endif
 
 }  // namespace
