@@ -137,7 +137,7 @@ Status LeadingRunner::copy_pages(KvPools pools, const PageCopies& copies) {
   words_ = {copies.from.value(), copies.to.value(), copies.windowed_from.value(),
             copies.windowed_to.value()};
   STEMMA_RETURN_IF_ERROR(tell(ranks_, {RankTask::kCopyPages}, words_));
-  return own_.copy_pages(pools, copies);
+  return agree(ranks_, own_.copy_pages(pools, copies));
 }
 
 Result<std::optional<std::int64_t>> LeadingRunner::first_different_layer(KvPools pools,
@@ -157,7 +157,6 @@ Result<std::optional<std::int64_t>> LeadingRunner::first_different_layer(KvPools
 Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks, const FollowedTiers& tiers) {
   STEMMA_CHECK(ranks.rank() > 0, "rank 0 leads");
   std::vector<std::int64_t> words;
-  Status copied;  // told with the next step
   for (;;) {
     STEMMA_ASSIGN_OR_RETURN(const RankMessage message, hear(ranks, words));
     LayerGate* const gate_or_null = message.arriving != 0 ? tiers.arriving : nullptr;
@@ -168,9 +167,7 @@ Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks, const Followe
       case RankTask::kWait: {
         const bool waits = message.task == RankTask::kWait;
         const Status computed = waits ? await_step(own) : compute(own, pools, words, gate_or_null);
-        ignore_error(agree(ranks, copied.ok() ? computed : copied),
-                     "rank 0 says it to its requests");
-        copied = Status();
+        ignore_error(agree(ranks, computed), "rank 0 says it to its requests");
         break;
       }
       case RankTask::kQueue:
@@ -178,11 +175,10 @@ Status follow_leader(Runner& own, KvPools pools, RankGroup& ranks, const Followe
             queue_step(own, pools, words, static_cast<std::size_t>(message.choices), gate_or_null),
             "rank 0 has the same");
         break;
-      case RankTask::kCopyPages: {
-        const Status now = own.copy_pages(pools, read_copies(words));
-        if (copied.ok()) copied = now;
+      case RankTask::kCopyPages:
+        ignore_error(agree(ranks, own.copy_pages(pools, read_copies(words))),
+                     "rank 0 says it to who wanted the copy");
         break;
-      }
       case RankTask::kComparePages: {
         const auto layers = compare_pages(own, pools, words, ranks);
         ignore_error(layers.ok() ? Status() : Status(layers.error()), "rank 0 has the same");

@@ -46,6 +46,7 @@ class LeadingRunner final : public Runner {
   bool repeats_bits() const override { return own_.repeats_bits(); }
   Status queue(const KvBatch& batch, KvPools pools, const StepWish& wish) override;
   Result<StepOutputs> wait() override;
+  // All ranks have copied, or an error of any is that of the copy.
   Status copy_pages(KvPools pools, const PageCopies& copies) override;
   // Which ranks' parts differ is in the log.
   Result<std::optional<std::int64_t>> first_different_layer(KvPools pools,

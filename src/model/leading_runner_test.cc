@@ -197,6 +197,12 @@ class QueueingRunner final : public Runner {
     return StepOutputs();
   }
 
+  Status copy_pages(KvPools, const PageCopies&) override {
+    ++copies;
+    if (copies == 1 && !error_.empty()) return Error{ErrorCode::kInternal, error_};
+    return {};
+  }
+
   Result<std::optional<std::int64_t>> first_different_layer(KvPools, const PagePair&) override {
     if (!error_.empty()) return Error{ErrorCode::kInternal, error_};
     return std::optional<std::int64_t>();
@@ -204,6 +210,7 @@ class QueueingRunner final : public Runner {
 
   std::vector<std::string> queued;
   int waits = 0;
+  int copies = 0;
 
  private:
   std::string error_;
@@ -221,7 +228,26 @@ TEST_F(LeadingRunnerTest, PagesThatARankCannotCompareAreAnErrorThatNamesIt) {
     const auto compared = leader.first_different_layer(rank.pools(), {PageId(0), PageId(1)});
     ASSERT_FALSE(compared.ok());
     EXPECT_EQ(compared.error().detail, "rank 1: lost");
-    EXPECT_TRUE(leader.copy_pages(rank.pools(), {PageId(0), PageId(1), {}, {}}).ok());
+  });
+}
+
+// It is of those who wanted the copy, not of whoever shares the next step.
+TEST_F(LeadingRunnerTest, PagesThatARankCannotCopyAreTheErrorOfTheCopyAndOfNoStep) {
+  const OneRequest text = text_of(2);
+  ThreadRanks(2).run([&](RankGroup& ranks) {
+    Rank rank(directory_.path(), nullptr);
+    QueueingRunner own(ranks.rank() == 0 ? "" : "lost");
+    if (ranks.rank() > 0) {
+      EXPECT_TRUE(follow_leader(own, rank.pools(), ranks).ok());
+      return;
+    }
+    LeadingRunner leader(own, ranks);
+    const PageCopies copies = {PageId(0), PageId(1), {}, {}};
+    const Status copied = leader.copy_pages(rank.pools(), copies);
+    ASSERT_FALSE(copied.ok());
+    EXPECT_EQ(copied.error().detail, "rank 1: lost");
+    EXPECT_TRUE(leader.forward(text.batch(), rank.pools()).ok());
+    EXPECT_TRUE(leader.copy_pages(rank.pools(), copies).ok());
   });
 }
 
