@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <iostream>
 #include <string>
+#include <system_error>
 
 #include "cli/bench_command.h"
 #include "cli/calibrate_command.h"
@@ -90,6 +91,11 @@ int run_command_line(int argc, const char* const* argv) {
   ::signal(SIGXFSZ, SIG_IGN);
   try {
     return parse_and_run(argc, argv);
+  } catch (const std::system_error& refused) {  // so does the library say that a thread is refused
+    if (refused.code() != std::errc::resource_unavailable_try_again) {
+      return report({ErrorCode::kInternal, refused.what()});
+    }
+    return report({ErrorCode::kIo, "cannot start a thread", refused.code().value()});
   } catch (const std::exception& error) {  // the edge: nothing may leave as an exception
     return report({ErrorCode::kInternal, error.what()});
   }

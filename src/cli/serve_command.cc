@@ -297,6 +297,10 @@ Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
                            EndSignals& signals) const {
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::open(options, served));
   signals.hold();
+  std::jthread serving([&server, &signals] {
+    server->run();
+    signals.say_ended();
+  });
   std::cout << fmt::format("stemma: {} on http://{}:{}", options.api.model_name, host_of(host_),
                            server->port())
             << std::endl;
@@ -305,10 +309,6 @@ Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
                              events->replay_endpoint())
               << std::endl;
   }
-  std::jthread serving([&server, &signals] {
-    server->run();
-    signals.say_ended();
-  });
   std::optional<std::chrono::microseconds> drain = microseconds_of(drain_s_);
   while (const auto signal = signals.wait()) {
     // Where a terminal closes, its system says so, and its shell once more.

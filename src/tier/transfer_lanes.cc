@@ -27,8 +27,13 @@ std::size_t transfer_lanes(std::size_t stores) noexcept {
   return 2 + 2 * stores;
 }
 
+ThreadLanes::ThreadLanes(TransferWork& work, std::int64_t jobs_max)
+    : work_(work), done_(jobs_max) {}
+
+// Where the system has no thread left, those that have been started wait for jobs: delegating to a
+// constructor has the destructor end them.
 ThreadLanes::ThreadLanes(TransferWork& work, std::size_t stores, std::int64_t jobs_max)
-    : work_(work), done_(jobs_max) {
+    : ThreadLanes(work, jobs_max) {
   for (std::size_t lane = 0; lane < transfer_lanes(stores); ++lane) {
     queues_.push_back(std::make_unique<Queue>(jobs_max));
   }

@@ -84,6 +84,7 @@ class ThreadLanes final : public TransferLanes {
 
  private:
   using Queue = BoundedQueue<Transfer*>;
+  ThreadLanes(TransferWork& work, std::int64_t jobs_max);  // without a lane
   void serve(Queue& queue);
 
   TransferWork& work_;

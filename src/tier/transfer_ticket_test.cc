@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <system_error>
 #include <vector>
 
+#include "base/forked_child.h"
+#include "base/scarce_threads.h"
 #include "prefix/prefix_fixture.h"
 #include "tier/held_lanes.h"
 #include "tier/transfer_lanes.h"
@@ -151,6 +154,20 @@ TEST(ThreadLanes, StopEndsWhatWasPosted) {
   int ended = 0;
   while (lanes.try_take_done_or_null() != nullptr) ++ended;
   EXPECT_EQ(ended, 8);
+}
+
+TEST(ThreadLanes, WithoutAThreadForEachThereAreNone) {
+  const int said = in_forked_child([] {
+    if (!limit_threads(2)) return 1;
+    CountingWork work;
+    try {
+      const ThreadLanes lanes(work, 2, 8);
+    } catch (const std::system_error& refused) {
+      return refused.code() == std::errc::resource_unavailable_try_again ? 0 : 2;
+    }
+    return 3;
+  });
+  EXPECT_EQ(said, 0) << "-1: those that were started are waited for";
 }
 
 TEST(ThreadLanes, NoStoreHoldsUpAnother) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/sanitizers.h"
 #include "cli/program.h"
 
 namespace stemma {
@@ -215,6 +216,15 @@ TEST(Generate, RefusesWithOneLineThatNamesTheField) {
     EXPECT_NE(run.err.find(c.error), std::string::npos) << c.flags << ": " << run.err;
     EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
   }
+}
+
+// As where a container may have no more processes: here there is no room for a second stack.
+TEST(Generate, AThreadThatTheSystemRefusesIsSaidSo) {
+  if (kAddressesWatched || kThreadsWatched) GTEST_SKIP() << "sanitizers map more than that";
+  const ProgramRun run = run_stemma("generate --threads 2 --prompt Hello --model " + kModel,
+                                    "prlimit --as=4000000000 --stack=8000000000");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.err, HasSubstr("stemma: io: cannot start a thread ("));
 }
 
 TEST(Generate, RefusesADamagedModelWithOneLine) {
