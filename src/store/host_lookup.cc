@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 namespace stemma {
@@ -57,9 +58,7 @@ Result<std::vector<SocketAddress>> HostLookup::resolve(const RedisEndpoint& endp
   std::vector<SocketAddress> addresses;
   if (look_up(endpoint, AI_NUMERICHOST, addresses) == 0) return addresses;
   const bool is_asked = pending_ != nullptr && asked_ == endpoint;
-  if (!is_asked && !try_start(endpoint)) {
-    return Error{ErrorCode::kDeadline, endpoint.host + ": the resolver is busy"};
-  }
+  if (!is_asked) STEMMA_RETURN_IF_ERROR(start(endpoint));
   int error = 0;
   {
     std::unique_lock lock(pending_->mutex);
@@ -76,15 +75,17 @@ Result<std::vector<SocketAddress>> HostLookup::resolve(const RedisEndpoint& endp
   return Error{ErrorCode::kNotFound, endpoint.host + ": " + ::gai_strerror(error)};
 }
 
-bool HostLookup::try_start(const RedisEndpoint& endpoint) {
+Status HostLookup::start(const RedisEndpoint& endpoint) {
   if (pending_ != nullptr) {
     const std::lock_guard lock(pending_->mutex);
-    if (!pending_->is_done) return false;
+    if (!pending_->is_done) {
+      return Error{ErrorCode::kDeadline, endpoint.host + ": the resolver is busy"};
+    }
   }
   if (thread_.joinable()) thread_.join();
   pending_ = std::make_unique<Pending>();
   asked_ = endpoint;
-  thread_ = std::jthread([pending = pending_.get(), endpoint] {
+  const auto work = [pending = pending_.get(), endpoint] {
     std::vector<SocketAddress> addresses;
     const int error = look_up(endpoint, AI_ADDRCONFIG, addresses);
     const std::lock_guard lock(pending->mutex);
@@ -92,8 +93,15 @@ bool HostLookup::try_start(const RedisEndpoint& endpoint) {
     pending->addresses = std::move(addresses);
     pending->is_done = true;
     pending->ended.notify_all();
-  });
-  return true;
+  };
+  try {
+    thread_ = std::jthread(work);
+  } catch (const std::system_error& refused) {  // there may be one at the next try
+    pending_.reset();
+    return Error{ErrorCode::kIo, endpoint.host + ": cannot start a thread that looks it up",
+                 refused.code().value()};
+  }
+  return {};
 }
 
 }  // namespace stemma

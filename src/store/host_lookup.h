@@ -34,7 +34,8 @@ struct SocketAddress {
 class HostLookup {
  public:
   // At least one address. kNotFound: there is no such host; kDeadline, also while the look-up of
-  // another name goes on. Its destructor waits for a look-up as long as the resolver does.
+  // another name goes on; kIo: the system has no thread for it now. Its destructor waits for a
+  // look-up as long as the resolver does.
   Result<std::vector<SocketAddress>> resolve(const RedisEndpoint& endpoint, const Clock& clock,
                                              std::int64_t deadline_us);
 
@@ -48,8 +49,8 @@ class HostLookup {
     std::vector<SocketAddress> addresses;
   };
 
-  // False while another look-up goes on.
-  bool try_start(const RedisEndpoint& endpoint);
+  // kDeadline while another look-up goes on.
+  Status start(const RedisEndpoint& endpoint);
 
   RedisEndpoint asked_;  // what pending_ is for
   std::unique_ptr<Pending> pending_;
