@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <optional>
 #include <utility>
 
 #include "base/forked_child.h"
+#include "base/refused_calls.h"
 #include "base/temp_directory.h"
 
 namespace stemma {
@@ -47,6 +49,16 @@ TEST_F(FileLockTest, IsNeitherGivenUpByAChildNorKeptByOne) {
 
 TEST_F(FileLockTest, WhereItCannotBeMadeThatIsSaid) {
   EXPECT_EQ(FileLock::take("/nowhere/lock", "").error().code, ErrorCode::kIo);
+}
+
+TEST_F(FileLockTest, WhereItCannotBeToldWhoseTheNameIsThatIsSaid) {
+  const int said = in_forked_child([&] {
+    if (!refuse_stat_of_names(EIO)) return 1;
+    const auto lock = FileLock::take(path_, "");
+    return lock.ok() || lock.error().sys_errno != EIO ? 2 : 0;
+  });
+  if (said == 1) GTEST_SKIP() << "this system allows no seccomp filter";
+  EXPECT_EQ(said, 0) << "-1: it is asked again and again";
 }
 
 }  // namespace

@@ -29,11 +29,15 @@ Status sync_directory_of(const std::string& path) {
   return synced;
 }
 
-bool is_named(int descriptor, const std::string& path) {
+Result<bool> is_named(int descriptor, const std::string& path) {
   struct stat opened = {};
   struct stat named = {};
-  return ::fstat(descriptor, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  if (::fstat(descriptor, &opened) != 0) return file_failure(path, "stat");
+  if (::lstat(path.c_str(), &named) != 0) {
+    if (errno == ENOENT) return false;
+    return file_failure(path, "stat");
+  }
+  return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
 // The lock is the open file's: by the time that it is had, another file may have the name.
@@ -48,8 +52,10 @@ Result<int> open_locked(const std::string& path, FunctionRef<int()> open, const 
       if (!is_busy) return failed;
       return Error{ErrorCode::kInvalidArgument, path + ": " + busy};
     }
-    if (is_named(descriptor, path)) return descriptor;
+    const Result<bool> is_its = is_named(descriptor, path);
+    if (is_its.ok() && *is_its) return descriptor;
     ::close(descriptor);
+    if (!is_its.ok()) return is_its.error();
   }
 }
 

@@ -23,8 +23,8 @@ std::string directory_of(const std::string& path);
 // The name that was given to a file, or taken from it, survives a loss of power. kIo.
 Status sync_directory_of(const std::string& path);
 
-// Whether the open file still has this name.
-bool is_named(int descriptor, const std::string& path);
+// Whether the open file still has this name. kIo where that cannot be told.
+Result<bool> is_named(int descriptor, const std::string& path);
 
 // What `open` opens at `path`, or below 0 with errno, with a lock: this process's, and its forked
 // children's, until it is given up or the last of them has closed it. kInvalidArgument and `busy`

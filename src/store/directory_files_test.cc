@@ -15,8 +15,9 @@
 #include <thread>
 
 #include "base/open_files_fixture.h"
+#include "base/refused_calls.h"
 #include "base/temp_directory.h"
-#include "store/refused_calls.h"
+#include "store/has_io_uring.h"
 
 namespace stemma {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/temp_directory.h"
-#include "store/refused_calls.h"
+#include "store/has_io_uring.h"
 
 namespace stemma {
 namespace {

@@ -13,9 +13,10 @@
 #include <span>
 #include <thread>
 
+#include "base/refused_calls.h"
 #include "base/temp_directory.h"
 #include "store/directory_files.h"
-#include "store/refused_calls.h"
+#include "store/has_io_uring.h"
 #include "store/thread_queue.h"
 #include "store/uring_queue.h"
 

@@ -121,7 +121,9 @@ Status remove_unfinished(const std::string& path) {
   Status removed;
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
     // It may have been finished meanwhile, and have another name.
-    const bool left = is_named(descriptor, name) && ::unlink(name.c_str()) != 0;
+    const Result<bool> is_its = is_named(descriptor, name);
+    const bool left = is_its.ok() && *is_its && ::unlink(name.c_str()) != 0;
+    if (!is_its.ok()) removed = is_its.error();
     if (left) removed = file_failure(name, "remove");
     if (left && try_empty(name)) removed = Status();
   } else if (errno != EWOULDBLOCK) {
