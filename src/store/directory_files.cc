@@ -24,6 +24,7 @@ namespace {
 
 constexpr char kLockName[] = "lock";
 constexpr unsigned kOwnerOnly = 0700;
+constexpr std::int64_t kUnknownBytes = -1;
 
 Error failure(const std::string& path, const std::string& what, int sys_errno) {
   const ErrorCode code = sys_errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
@@ -125,7 +126,8 @@ Result<std::vector<DiskEntry>> DirectoryFiles::list() {
   while (const dirent* entry = listing.next()) {
     struct stat status = {};
     if (::fstatat(directory_descriptor_, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-      continue;  // it has gone meanwhile
+      if (errno != ENOENT) entries.push_back({entry->d_name, kUnknownBytes});
+      continue;  // else it has gone meanwhile
     }
     if (S_ISREG(status.st_mode)) entries.push_back({entry->d_name, status.st_size});
   }
@@ -268,7 +270,7 @@ void DirectoryFiles::close_unused() {
 
 std::int64_t DirectoryFiles::size_bytes(DiskFileId file) {
   struct stat status = {};
-  if (::fstat(descriptor_of(file), &status) != 0) return 0;
+  if (::fstat(descriptor_of(file), &status) != 0) return kUnknownBytes;
   return status.st_size;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <fstream>
@@ -165,6 +166,25 @@ TEST_P(DirectoryFilesTest, NamesAreListedRenamedAndRemoved) {
   ASSERT_TRUE((*files)->remove("b", kNoDeadline).ok());
   EXPECT_EQ((*files)->open("b", DiskAccess::kBuffered, kNoDeadline).error().code,
             ErrorCode::kNotFound);
+}
+
+TEST(DirectoryFilesIo, AFileOfWhichNothingIsToldIsListedAllTheSame) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  bool refuses = false;
+  std::thread([&] {
+    refuses = refuse_stat_of_names(EIO);
+    if (!refuses) return;
+    auto files = DirectoryFiles::open(directory.path(), clock, {.io = DiskIo::kThreads});
+    ASSERT_TRUE(files.ok()) << to_string(files.error());
+    ASSERT_TRUE((*files)->create("slab", DiskAccess::kBuffered, kNoDeadline).ok());
+    const auto entries = (*files)->list();
+    ASSERT_TRUE(entries.ok()) << to_string(entries.error());
+    const auto found = std::ranges::find(*entries, "slab", &DiskEntry::name);
+    ASSERT_NE(found, entries->end());
+    EXPECT_LT(found->bytes, 0);
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
 }
 
 // What the usual filter of a container's system calls does.

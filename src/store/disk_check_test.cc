@@ -122,6 +122,14 @@ TEST_F(DiskCheck, ASecondSlabOfTheSameNumberIsReportedAndLeftAlone) {
   EXPECT_EQ(right_after_opening(), 20);
 }
 
+TEST_F(DiskCheck, ASlabOfWhichNoSizeIsToldIsNotTakenForOneThatIsMissing) {
+  f_.disk.faults.size = -1;
+  const auto files = f_.disk.open();
+  const auto report = check_disk(*files, {.repair = true, .deadline_us = f_.soon()});
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.error().code, ErrorCode::kIo);
+}
+
 TEST_F(DiskCheck, TruncatedAndMissingSlabsAreReported) {
   bytes("slab-0-8192").resize(5 * 8192 + 100);
   f_.disk.open()->remove("slab-1-8192", f_.soon()).ok();

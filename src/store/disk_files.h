@@ -61,7 +61,7 @@ struct DiskWrite {
 
 struct DiskEntry {
   std::string name;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // below 0: it cannot be told
 };
 
 class DiskFiles {
@@ -71,7 +71,7 @@ class DiskFiles {
   // The directory's path, for messages.
   virtual const std::string& directory() const = 0;
 
-  // The regular files in it, in the order of their names. kIo.
+  // The regular files in it, and what may be one, in the order of their names. kIo.
   virtual Result<std::vector<DiskEntry>> list() = 0;
 
   // On the write lane. kDeadline: overdue; kNotFound; else kIo with errno.
@@ -105,7 +105,7 @@ class DiskFiles {
 
   // REQUIRES: nobody uses the file.
   virtual void close(DiskFileId file) = 0;
-  // As the file is now; 0 if it cannot be told.
+  // As the file is now; below 0 if it cannot be told.
   virtual std::int64_t size_bytes(DiskFileId file) = 0;
 
   // Seconds since 1970, to show ages to people; nothing is decided by it.

@@ -178,6 +178,10 @@ Result<IndexContents> DiskIndex::load(std::int64_t deadline_us) {
   if (!file.ok() && file.error().code == ErrorCode::kNotFound) return IndexContents();
   if (!file.ok()) return file.error();
   const std::int64_t size = files_.size_bytes(*file);
+  if (size < 0) {
+    files_.close(*file);
+    return Error{ErrorCode::kIo, files_.directory() + "/index: cannot tell its size"};
+  }
   IndexReader reader;
   std::vector<std::byte> piece(kPieceBytes);
   for (std::int64_t at = 0; at < size; at += std::ssize(piece)) {

@@ -9,8 +9,8 @@
 // frames than it says: the headers of those pages are read first that nobody has read since.
 //
 // Slabs of which nobody knows whose pages they hold go first, as files: they could not be opened,
-// or could not be removed when they were to go; or they were removed, to make room, and would be
-// back after a loss of power, with pages that the index still names.
+// nor their size be told, or could not be removed when they were to go; or they were removed, to
+// make room, and would be back after a loss of power, with pages that the index still names.
 #include <algorithm>
 #include <array>
 #include <set>

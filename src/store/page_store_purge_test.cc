@@ -219,6 +219,21 @@ TEST_F(DiskPurgeTest, WhatCouldNotBeReadThenDoesNotComeBack) {
   }
 }
 
+// In the life in which the purge comes the directory does not say how large its files are.
+TEST_F(DiskPurgeTest, WhatHadNoSizeThenDoesNotComeBack) {
+  f.store.reset();
+  f.disk.faults.size = -1;
+  ASSERT_TRUE(f.open());
+  f.disk.faults = {};
+  EXPECT_TRUE(purge(namespace_of(ours)).status.ok());
+  f.crash();
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.count_right(ours), 0);
+  f.lose_index();
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.count_right(ours), 0) << "nor without the index";
+}
+
 // A full disk loses a slab without a word in the index, and nobody syncs the directory for it.
 TEST_F(DiskPurgeTest, ASlabThatWentForRoomDoesNotComeBackWithALossOfPower) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

@@ -52,7 +52,8 @@ struct SimulatedFaults {
   std::int64_t latency_us = 0;           // of each operation
   bool starts_late = true;               // what is asked for when its deadline is over
   std::int64_t space_bytes = std::numeric_limits<std::int64_t>::max();
-  int full_errno = ENOSPC;  // where there is no more
+  int full_errno = ENOSPC;                // where there is no more
+  std::optional<std::int64_t> size = {};  // told of every file
 };
 
 class SimulatedDisk {
@@ -146,7 +147,7 @@ class SimulatedFiles final : public DiskFiles {
   Result<std::vector<DiskEntry>> list() override {
     std::vector<DiskEntry> entries;
     for (const auto& [name, file] : disk_.names_) {
-      entries.push_back({name, std::ssize(disk_.files_[file]->now)});
+      entries.push_back({name, disk_.faults.size.value_or(std::ssize(disk_.files_[file]->now))});
     }
     return entries;
   }
@@ -208,7 +209,9 @@ class SimulatedFiles final : public DiskFiles {
                               &std::pair<DiskLane, std::function<void()>>::first);
   }
   void close(DiskFileId) override {}
-  std::int64_t size_bytes(DiskFileId file) override { return std::ssize(of(file).now); }
+  std::int64_t size_bytes(DiskFileId file) override {
+    return disk_.faults.size.value_or(std::ssize(of(file).now));
+  }
   std::int64_t wall_time_s() override { return disk_.wall_time_s; }
 
  private:
@@ -231,9 +234,7 @@ class SimulatedFiles final : public DiskFiles {
     }
   }
   SimulatedDisk::File& of(DiskFileId file) { return *disk_.files_[file.index()]; }
-  bool fits(std::int64_t more_bytes) {
-    return disk_.used_bytes() + more_bytes <= disk_.faults.space_bytes;
-  }
+  bool fits(std::int64_t more) { return disk_.used_bytes() + more <= disk_.faults.space_bytes; }
   Error no_space() const { return {ErrorCode::kIo, "no space", disk_.faults.full_errno}; }
 
   // One operation whose effect is `effect`: now, later, or not at all. What comes later may come
