@@ -12,6 +12,8 @@
 #include <limits>
 #include <span>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/refused_calls.h"
 #include "base/temp_directory.h"
@@ -75,6 +77,59 @@ INSTANTIATE_TEST_SUITE_P(Each, DiskQueueTest, ::testing::Values(DiskIo::kUring, 
                          [](const auto& each) {
                            return each.param == DiskIo::kUring ? "Uring" : "Threads";
                          });
+
+// One that has an answer to each operation by the time that it is waited for.
+class PromptQueue final : public DiskQueue {
+ public:
+  static constexpr std::int64_t kEachUs = 1'000;
+
+  PromptQueue(FakeClock& clock, int answer)
+      : DiskQueue(clock, {.depth = 2, .piece_bytes = 4096}), time_(clock), says_(answer) {
+    EXPECT_TRUE(allocate_buffers().ok());
+  }
+
+ private:
+  void start(Flight& flight, const Piece&) override { started_.push_back(&flight); }
+  void start(Flight& flight, const DiskCall&) override { started_.push_back(&flight); }
+  bool wait(std::int64_t) override {
+    time_.advance_us(kEachUs);
+    reap();
+    return time_.now_us() < kGivenUpUs;
+  }
+  void reap() override {
+    for (Flight* const flight : std::exchange(started_, {})) take_answer(*flight, says_);
+  }
+  void take_back_unstarted() override {
+    for (Flight* const flight : std::exchange(started_, {})) make_free(*flight);
+  }
+
+  static constexpr std::int64_t kGivenUpUs = 1'000'000;  // or the test would not end
+  FakeClock& time_;
+  int says_;
+  std::vector<Flight*> started_;
+};
+
+TEST(DiskQueueDeadline, EndsWhatAnswersGoOnToComeTo) {
+  std::vector<std::byte> target(100 * 4096);
+  for (const int answer : {4096, -EAGAIN, -EINTR}) {
+    SCOPED_TRACE(answer);
+    FakeClock clock;
+    PromptQueue queue(clock, answer);
+    std::array<DiskTransfer, 1> read = {};
+    read[0].target = target;
+    queue.run(read, 10 * PromptQueue::kEachUs);
+    EXPECT_EQ(read[0].outcome, DiskOutcome::kOverdue);
+    EXPECT_EQ(clock.now_us(), 10 * PromptQueue::kEachUs);
+    EXPECT_EQ(queue.overdue(), 0);
+  }
+}
+
+TEST(DiskQueueDeadline, EndsACallThatIsAlwaysToBeRepeated) {
+  FakeClock clock;
+  PromptQueue queue(clock, -EINTR);
+  EXPECT_EQ(queue.run(DiskCall{}, 10 * PromptQueue::kEachUs), std::nullopt);
+  EXPECT_EQ(clock.now_us(), 10 * PromptQueue::kEachUs);
+}
 
 // Fault 6, with a real operation that does not end.
 TEST_P(DiskQueueTest, AHungReadEndsAtItsDeadlineAndItsBufferStaysTheQueues) {
