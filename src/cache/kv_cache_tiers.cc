@@ -18,6 +18,13 @@ namespace {
 // How long to sleep at a time for copies to end.
 constexpr std::chrono::microseconds kNap(500);
 
+// What a request can come to hold of a text that it begins with. Where a text is longer than
+// requests may be, nobody would hold what else of it came up, nor has a row room for it.
+std::span<const TokenId> holdable(const KvCacheOptions& options, std::span<const TokenId> tokens) {
+  const std::int64_t held = std::min(std::ssize(tokens), options.context_tokens_max) - 1;
+  return tokens.first(static_cast<std::size_t>(held));
+}
+
 }  // namespace
 
 bool KvCache::poll_transfers() {
@@ -60,7 +67,7 @@ void KvCache::settle(std::int64_t deadline_us) {
 // would not be found: it is not brought then.
 std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const TokenId> tokens) {
   if (tiering_ == nullptr) return std::nullopt;
-  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
+  const GraftedText text = grafts_->split(ns, holdable(options_, tokens));
   if (!text.shared_ns.valid()) return tiering_->try_promote(ns, text.own);
   const FoundText found = find(grafts_->of(text.shared_ns), text.shared);
   // Events tell of what comes.
@@ -81,7 +88,7 @@ std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const 
 // Of the part that try_promote would begin.
 bool KvCache::can_promote(NamespaceId ns, std::span<const TokenId> tokens) const {
   if (tiering_ == nullptr) return true;
-  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
+  const GraftedText text = grafts_->split(ns, holdable(options_, tokens));
   if (!text.shared_ns.valid()) return tiering_->can_promote(ns, text.own);
   const FoundText found = find(grafts_->of(text.shared_ns), text.shared);
   const bool whole = found.tokens == std::ssize(text.shared);
@@ -96,7 +103,7 @@ bool KvCache::worth_waiting(PromotionId id) const {
 
 bool KvCache::may_bring_more(PromotionId id, NamespaceId ns,
                              std::span<const TokenId> tokens) const {
-  return tiering_->may_bring_more(id, ns, grafts_->split(ns, tokens.first(tokens.size() - 1)).own);
+  return tiering_->may_bring_more(id, ns, grafts_->split(ns, holdable(options_, tokens)).own);
 }
 
 bool KvCache::can_lend(PromotionId id) const {
@@ -178,7 +185,7 @@ void KvCache::give_up_promotions(PromotionUse use, PromotionId keep) {
 
 bool KvCache::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
   if (tiering_ == nullptr) return true;
-  const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
+  const GraftedText text = grafts_->split(ns, holdable(options_, tokens));
   const bool shared =
       !text.shared_ns.valid() || tiering_->try_prefetch(text.shared_ns, text.shared);
   return tiering_->try_prefetch(ns, text.own) && shared;

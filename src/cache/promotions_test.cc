@@ -50,6 +50,21 @@ TEST_F(PromotionPlaces, AQuarterAreLeftToTextsOfHostMemory) {
   EXPECT_TRUE(kv->try_promote(ns, text(1)).has_value());
 }
 
+// A row has no room for more, and nobody could hold it.
+TEST_F(PromotionPlaces, OfATextThatNoRequestMayHaveWhatOneCanHoldIsBrought) {
+  for (const std::int64_t windowed_pages : {0, 8}) {
+    open(64, 1, {.windowed_pages = windowed_pages});
+    std::vector<TokenId> tokens(200, 7);
+    ASSERT_TRUE(kv->try_promote(ns, tokens).has_value());
+    ASSERT_TRUE(kv->try_prefetch(ns, tokens));
+    ASSERT_FALSE(tiers->lanes().posted.empty());
+    for (const Transfer* job : tiers->lanes().posted) {
+      EXPECT_LT(std::ssize(job->tokens), kv->options().context_tokens_max);
+      EXPECT_LT(std::ssize(job->keys), kv->options().context_tokens_max);
+    }
+  }
+}
+
 //   what all share   own         the beginning is on the device, the rest in host memory
 TEST_F(PromotionPlaces, ABeginningThatIsOnTheDeviceNeedsNone) {
   open(64);

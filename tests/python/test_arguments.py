@@ -17,6 +17,10 @@ def cache_of(**more):
     return stemma.Cache(**{"pages": 4, "page_size": 3, "context_tokens_max": 10, **more})
 
 
+def behind(cache, tokens):
+    return cache.namespace_behind(cache.namespace(model="m"), tokens, tenant="a")
+
+
 def pool_of(**more):
     return stemma.Pool(**{"layers": 1, "pages": 1, "page_size": 1, "heads": 1, "head_dim": 8, **more})
 
@@ -35,6 +39,10 @@ def memory_of(**more):
         lambda: cache_of(requests_max=2**40),
         lambda: cache_of(requests_max=0),
         lambda: cache_of().begin(range(11)),
+        lambda: cache_of().probe(range(11)),
+        lambda: cache_of().promote(range(11)),
+        lambda: cache_of().want(range(11)),
+        lambda: behind(cache_of(), range(12)),
         lambda: cache_of().begin([1]).reserve(-5),
         lambda: cache_of().begin([1]).commit([1]),
         lambda: cache_of().evict(-1),

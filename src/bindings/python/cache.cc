@@ -247,23 +247,17 @@ std::unique_ptr<Hold> begin(const py::object& self, const py::object& tokens,
                             const py::object& ns_or_none) {
   Core& core = *self.cast<Cache&>().core;
   const NumberText text(tokens, "tokens");
-  const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
-  if (text.size() == 0) refuse("tokens: a prompt has at least one token");
+  const NamespaceId ns = id_for_prompt(core, ns_or_none, text.numbers());
   auto made = std::make_unique<Hold>(self, ns_or_none, core);
-  const bool has_begun = in_turn(core, text.is_long(), [&] {
-    if (text.size() > core.kv->options().context_tokens_max) {
-      fail({ErrorCode::kTooLarge, "tokens: more than context_tokens_max"});
-    }
-    return made->try_hold(core.kv->begin(ns, text.numbers()));
-  });
+  const bool has_begun = in_turn(
+      core, text.is_long(), [&] { return made->try_hold(core.kv->begin(ns, text.numbers())); });
   return has_begun ? std::move(made) : nullptr;
 }
 
 std::int64_t probe(const py::object& self, const py::object& tokens, const py::object& ns_or_none) {
   Core& core = *self.cast<Cache&>().core;
   const NumberText text(tokens, "tokens");
-  const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
-  if (text.size() == 0) refuse("tokens: a prompt has at least one token");
+  const NamespaceId ns = id_for_prompt(core, ns_or_none, text.numbers());
   return in_turn(core, text.is_long(), [&] { return core.kv->probe(ns, text.numbers()); });
 }
 

@@ -132,6 +132,11 @@ class Namespace {
 
 // The namespace of an argument of Python's, for a text: see Namespace.
 NamespaceId id_of(const Core& core, const py::object& ns_or_none, std::span<const TokenId> text);
+// The same for a prompt, which is refused where no Sequence can begin with it.
+NamespaceId id_for_prompt(const Core& core, const py::object& ns_or_none,
+                          std::span<const TokenId> prompt);
+// Refuses more tokens than a Sequence of the cache may have.
+void check_length(const Core& core, std::span<const TokenId> tokens);
 
 // The digest of fields: texts, numbers and bytes, in the order of their names. Of one family are
 // those with the same "tenant".

@@ -22,6 +22,7 @@ std::unique_ptr<Namespace> open_behind(const py::object& self, const Namespace& 
   if (text.size() == 0 || text.size() % page_size != 0) {
     refuse("tokens: whole pages are wanted, at least one");
   }
+  check_length(core, text.numbers());
   if (shared.is_behind()) refuse("shared: its texts go on from another Namespace's themselves");
   const SharedPrefix prefix = {.digest = shared.digest_in(core), .tokens = text.size()};
   const NamespaceDigest digest =
@@ -92,8 +93,7 @@ void purge(Cache& self, const py::args& tenants) {
 void want(Cache& self, const py::object& tokens, const py::object& ns_or_none, std::int64_t turn) {
   Core& core = *self.core;
   const NumberText text(tokens, "tokens");
-  const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
-  if (text.size() == 0) refuse("tokens: a prompt has at least one token");
+  const NamespaceId ns = id_for_prompt(core, ns_or_none, text.numbers());
   in_turn(core, text.is_long(), [&] { core.kv->want(ns, text.numbers(), turn); });
 }
 
@@ -145,6 +145,20 @@ const NamespaceDigest& Namespace::digest_in(const Core& core) const {
 
 NamespaceId id_of(const Core& core, const py::object& ns_or_none, std::span<const TokenId> text) {
   return ns_or_none.is_none() ? core.plain : ns_or_none.cast<Namespace&>().id_in(core, text);
+}
+
+NamespaceId id_for_prompt(const Core& core, const py::object& ns_or_none,
+                          std::span<const TokenId> prompt) {
+  const NamespaceId ns = id_of(core, ns_or_none, prompt);
+  if (prompt.empty()) refuse("tokens: a prompt has at least one token");
+  check_length(core, prompt);
+  return ns;
+}
+
+void check_length(const Core& core, std::span<const TokenId> tokens) {
+  if (std::ssize(tokens) > core.kv->options().context_tokens_max) {
+    fail({ErrorCode::kTooLarge, "tokens: more than context_tokens_max"});
+  }
 }
 
 NamespaceDigest digest_of(const py::dict& fields) {

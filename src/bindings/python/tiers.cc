@@ -78,8 +78,7 @@ std::unique_ptr<Promotion> promote(const py::object& self, const py::object& tok
                                    const py::object& ns_or_none) {
   Core& core = *self.cast<Cache&>().core;
   const NumberText text(tokens, "tokens");
-  const NamespaceId ns = id_of(core, ns_or_none, text.numbers());
-  if (text.size() == 0) refuse("tokens: a prompt has at least one token");
+  const NamespaceId ns = id_for_prompt(core, ns_or_none, text.numbers());
   const std::optional<PromotionId> id =
       in_turn(core, text.is_long(), [&] { return core.kv->try_promote(ns, text.numbers()); });
   if (!id.has_value()) return nullptr;
