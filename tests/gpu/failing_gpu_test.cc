@@ -417,7 +417,7 @@ TEST_F(FailingGpu, OfTwoRanksNoneOpensWhereOneCannot) {
 }
 
 TEST_F(FailingGpu, OfTwoRanksOneThatCannotGoOnFailsTheStepAndNoLaterOne) {
-  ASSERT_NO_FATAL_FAILURE(serve({}));
+  ASSERT_NO_FATAL_FAILURE(serve({.copies = 2}));
   const std::int64_t apart = is_long() ? 83 : 1400;
   bool failed = true;
   for (std::int64_t passing = 300; failed; passing += apart) {
