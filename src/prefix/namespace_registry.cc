@@ -24,6 +24,11 @@ std::optional<NamespaceId> NamespaceRegistry::try_open(const NamespaceDigest& di
   return ns;
 }
 
+void NamespaceRegistry::hold_open(NamespaceId ns) {
+  STEMMA_CHECK(contains(ns), "a namespace is opened before it is used");
+  if (entries_[ns.index()].opens++ == 0) unlink(ns);
+}
+
 void NamespaceRegistry::close(NamespaceId ns) {
   STEMMA_CHECK(contains(ns) && entries_[ns.index()].opens > 0,
                "a namespace is closed as often as opened");
@@ -66,10 +71,6 @@ std::size_t NamespaceRegistry::place_of(const NamespaceDigest& digest) const {
       sorted_.begin(), sorted_.end(), digest,
       [this](NamespaceId ns, const NamespaceDigest& d) { return entries_[ns.index()].digest < d; });
   return static_cast<std::size_t>(place - sorted_.begin());
-}
-
-void NamespaceRegistry::hold_open(NamespaceId ns) {
-  if (entries_[ns.index()].opens++ == 0) unlink(ns);
 }
 
 void NamespaceRegistry::link(NamespaceId ns, NamespaceId previous, NamespaceId next) {

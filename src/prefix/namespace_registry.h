@@ -28,6 +28,8 @@ class NamespaceRegistry {
   // The id of `digest`: 0 for the first digest ever opened, 1 for the next one that differs, ….
   // nullopt if it is new and all ids are taken.
   std::optional<NamespaceId> try_open(const NamespaceDigest& digest);
+  // Opens it once more. REQUIRES: contains(ns).
+  void hold_open(NamespaceId ns);
   // REQUIRES: ns was opened more often than closed.
   void close(NamespaceId ns);
   // The id of `digest`, which stays as it is, open or closed; nullopt if it has none.
@@ -60,7 +62,6 @@ class NamespaceRegistry {
 
   // Where it is in sorted_, or would be.
   std::size_t place_of(const NamespaceDigest& digest) const;
-  void hold_open(NamespaceId ns);
   void link(NamespaceId ns, NamespaceId previous, NamespaceId next);
   void unlink(NamespaceId ns);
 

@@ -16,6 +16,7 @@ NoPrefixCache::~NoPrefixCache() {
 std::optional<NamespaceId> NoPrefixCache::try_open_namespace(const NamespaceDigest& digest,
                                                              OwnedPages*) {
   const std::optional<NamespaceId> ns = namespaces_.try_open(digest);
+  if (std::ssize(names_) < namespaces_.namespaces()) names_.push_back(*ns);
   const NamespaceId closed = namespaces_.first_closed_or_none();
   if (ns.has_value() || !closed.valid()) return ns;
   namespaces_.rename(closed, digest);
@@ -31,10 +32,11 @@ PrefixProbe NoPrefixCache::probe(NamespaceId ns, std::span<const TokenId>) const
   return {};
 }
 
+// Its name is not another's as long as somebody holds something of it.
 PrefixLock NoPrefixCache::match(NamespaceId ns, std::span<const TokenId>) {
-  STEMMA_CHECK(namespaces_.contains(ns), "a namespace is opened before it is used");
+  namespaces_.hold_open(ns);
   ++locks_;
-  return make_lock(*this, nullptr, 0, ns);
+  return make_lock(*this, &names_[ns.index()], 0, ns);
 }
 
 PrefixLock NoPrefixCache::insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
@@ -53,8 +55,9 @@ void NoPrefixCache::reset() {
   STEMMA_CHECK(locks_ == 0, "nothing is dropped while a lock holds it (I3)");
 }
 
-void NoPrefixCache::unlock(void*, std::int64_t) noexcept {
+void NoPrefixCache::unlock(void* node, std::int64_t) noexcept {
   --locks_;
+  namespaces_.close(*static_cast<const NamespaceId*>(node));
 }
 
 std::int64_t NoPrefixCache::copy_pages(const void*, std::int64_t, std::int64_t first_page,

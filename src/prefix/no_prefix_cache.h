@@ -7,6 +7,8 @@
 // Not here:   pages: they stay in their sequences' tails, and finishing frees them all.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <string>
 
 #include "prefix/namespace_registry.h"
@@ -53,7 +55,8 @@ class NoPrefixCache final : public PrefixCache {
                               std::span<PageKey> out) override;
 
   std::int64_t page_size_;
-  NamespaceRegistry namespaces_;
+  NamespaceRegistry namespaces_;   // each is open once more for each lock on it
+  std::deque<NamespaceId> names_;  // what locks have for a node
   std::int64_t locks_ = 0;
 };
 

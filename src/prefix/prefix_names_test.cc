@@ -192,6 +192,18 @@ TEST(PrefixCacheFactory, NamesWhatIsWrong) {
             "lookup_hash_bits: must be 1 to 32 (got 33)");
 }
 
+TEST(NoPrefixCache, ANameIsNobodyElsesAsLongAsSomethingOfItIsHeld) {
+  PageAllocator allocator(8);
+  const auto cache =
+      make_prefix_cache("none", {.allocator = allocator, .namespaces_max = 1}).value();
+  const NamespaceId ns = *cache->try_open_namespace(digest_of(0));
+  PrefixLock lock = cache->match(ns, Tokens{1});
+  cache->close_namespace(ns);
+  EXPECT_EQ(cache->try_open_namespace(digest_of(1)), std::nullopt);
+  lock.reset();
+  EXPECT_EQ(cache->try_open_namespace(digest_of(1)), ns);
+}
+
 TEST(NoPrefixCache, SharesNothing) {
   PageAllocator allocator(8);
   const auto cache = make_prefix_cache("none", {allocator}).value();
