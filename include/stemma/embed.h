@@ -28,7 +28,8 @@
 namespace stemma {
 
 // kInvalidArgument naming the field, of threads where they are not from 1 to 1024; kOutOfMemory;
-// kUnsupported for KvKind::kDoubleSparse, whose channels are calibrated for a model.
+// kIo where the system has no thread left; kUnsupported for KvKind::kDoubleSparse, whose channels
+// are calibrated for a model.
 Result<std::unique_ptr<KvPool>> open_kv_pool(const KvShape& shape,
                                              KvLayout layout = KvLayout::kLayerFirst,
                                              int threads = 1);
@@ -59,7 +60,7 @@ struct LowerTierOptions {
 // Host memory, then `stores`, nearest first. `device` must outlive it, and it the cache that uses
 // it. For a cache with a window, `windowed_or_null` is the pool of the layers that have one, which
 // must outlive it too; host memory is shared out as the device's is. kInvalidArgument, also where
-// the pools' pages are not of as many tokens, or threads are not from 1 to 1024; kOutOfMemory.
+// the pools' pages are not of as many tokens, or threads are not from 1 to 1024; kOutOfMemory; kIo.
 Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& options,
                                                      KvPool& device,
                                                      std::vector<std::unique_ptr<PageStore>> stores,

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/or_no_thread.h"
 #include "base/thread_count.h"
 #include "base/thread_pool.h"
 #include "pool/kv_pool_factory.h"
@@ -32,8 +33,10 @@ Result<std::unique_ptr<KvPool>> open_kv_pool(const KvShape& shape, KvLayout layo
     return Error{ErrorCode::kUnsupported,
                  "KV shape: double_sparse needs channels calibrated for a model"};
   }
-  ThreadPool pool(threads);
-  return make_kv_pool(shape, layout, pool);
+  return or_no_thread([&]() -> Result<std::unique_ptr<KvPool>> {
+    ThreadPool pool(threads);
+    return make_kv_pool(shape, layout, pool);
+  });
 }
 
 Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& options,
@@ -63,13 +66,15 @@ Result<std::unique_ptr<LowerTiers>> open_lower_tiers(const LowerTierOptions& opt
   if (!options.purge_file.empty()) {
     STEMMA_ASSIGN_OR_RETURN(purges, PurgeFile::open(options.purge_file));
   }
-  ThreadPool pool(threads);
-  STEMMA_ASSIGN_OR_RETURN(
-      auto stack, TierStack::open({.host_bytes = options.host_bytes,
-                                   .host_layout = options.host_layout,
-                                   .codec = *codec,
-                                   .host_file = options.host_file},
-                                  device, std::move(stores), pool, clock, windowed_or_null));
+  const auto open = [&]() -> Result<std::unique_ptr<TierStack>> {
+    ThreadPool pool(threads);
+    return TierStack::open({.host_bytes = options.host_bytes,
+                            .host_layout = options.host_layout,
+                            .codec = *codec,
+                            .host_file = options.host_file},
+                           device, std::move(stores), pool, clock, windowed_or_null);
+  };
+  STEMMA_ASSIGN_OR_RETURN(auto stack, or_no_thread(open));
   stack->set_purge_file(std::move(purges));
   if (options.digest.has_value()) stack->describe(*options.digest, "");
   return std::unique_ptr<LowerTiers>(std::move(stack));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/or_no_thread.h"
 #include "stemma/embed.h"
 #include "store/disk_page_store.h"
 #include "store/redis_page_store.h"
@@ -21,8 +22,10 @@ const Clock& clock() {
 
 Result<std::unique_ptr<PageStore>> open_disk_store(const std::string& directory,
                                                    std::int64_t bytes_max) {
-  STEMMA_ASSIGN_OR_RETURN(auto disk,
-                          DiskPageStore::open(directory, clock(), {.bytes_max = bytes_max}));
+  const auto open = [&] {
+    return DiskPageStore::open(directory, clock(), {.bytes_max = bytes_max});
+  };
+  STEMMA_ASSIGN_OR_RETURN(auto disk, or_no_thread(open));
   return std::unique_ptr<PageStore>(std::make_unique<GuardedStore>(std::move(disk), clock()));
 }
 

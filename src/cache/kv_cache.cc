@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/math.h"
+#include "base/or_no_thread.h"
 #include "cache/backups.h"
 #include "cache/grafts.h"
 #include "cache/page_row.h"
@@ -45,7 +46,7 @@ Result<std::unique_ptr<KvCache>> KvCache::open(const KvCacheOptions& options,
                                            .creditors = creditors}));
   cache->space_ = std::make_unique<PageSpace>(cache->allocator_, *cache->prefix_);
   if (tiers_or_null != nullptr) {
-    STEMMA_RETURN_IF_ERROR(cache->open_tiering(*tiers_or_null));
+    STEMMA_RETURN_IF_ERROR(or_no_thread([&] { return cache->open_tiering(*tiers_or_null); }));
   }
   return cache;
 }

@@ -8,8 +8,8 @@
 #include <initializer_list>
 #include <iostream>
 #include <string>
-#include <system_error>
 
+#include "base/or_no_thread.h"
 #include "cli/bench_command.h"
 #include "cli/calibrate_command.h"
 #include "cli/events_command.h"
@@ -90,12 +90,9 @@ int run_command_line(int argc, const char* const* argv) {
   // A file that may not grow is a disk that is full: an error of that write, not the end.
   ::signal(SIGXFSZ, SIG_IGN);
   try {
-    return parse_and_run(argc, argv);
-  } catch (const std::system_error& refused) {  // so does the library say that a thread is refused
-    if (refused.code() != std::errc::resource_unavailable_try_again) {
-      return report({ErrorCode::kInternal, refused.what()});
-    }
-    return report({ErrorCode::kIo, "cannot start a thread", refused.code().value()});
+    const Result<int> code =
+        or_no_thread([&]() -> Result<int> { return parse_and_run(argc, argv); });
+    return code.ok() ? *code : report(code.error());
   } catch (const std::exception& error) {  // the edge: nothing may leave as an exception
     return report({ErrorCode::kInternal, error.what()});
   }
