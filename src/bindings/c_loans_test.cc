@@ -96,6 +96,22 @@ TEST_F(CLoans, WhileTheyLastNothingElseHappensToTheSequenceOrTheCopies) {
   stemma_release(sequence_);
 }
 
+//   1 … 8  9 … 24    comes up
+//   51 … 58  9 … 24  its first two pages are cached
+TEST_F(CLoans, TheSameTokensBehindOtherOnesAreOtherPages) {
+  Text other = prompt();
+  for (std::size_t i = 0; i < 8; ++i) other[i] += 50;
+  stemma_sequence* sequence = life_->begin(other);
+  ASSERT_EQ(stemma_reserve(sequence, 8), STEMMA_OK);
+  ASSERT_EQ(stemma_finish(sequence, other.data(), 8), STEMMA_OK);
+  sequence = life_->begin(other);
+  ASSERT_EQ(stemma_cached_tokens(sequence), 8);
+  EXPECT_EQ(stemma_lend(sequence, other.data(), other.size(), promotion_, &named_), STEMMA_OK);
+  EXPECT_EQ(named_, 8);
+  stemma_release(sequence);
+  stemma_release(sequence_);
+}
+
 TEST_F(CLoans, OfANamespaceBehindABeginningOnlyItsTextsAreLent) {
   const std::array<std::uint8_t, 32> everybody = {1};
   const std::array<std::uint8_t, 32> ada = {2};

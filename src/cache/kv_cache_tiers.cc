@@ -9,6 +9,7 @@
 #include "cache/text_report.h"
 #include "cache/tiering.h"
 #include "cache/windows.h"
+#include "prefix/page_key.h"
 #include "prefix/radix_prefix_cache.h"
 #include "stemma/kv_cache.h"
 
@@ -23,6 +24,15 @@ constexpr std::chrono::microseconds kNap(500);
 std::span<const TokenId> holdable(const KvCacheOptions& options, std::span<const TokenId> tokens) {
   const std::int64_t held = std::min(std::ssize(tokens), options.context_tokens_max) - 1;
   return tokens.first(static_cast<std::size_t>(held));
+}
+
+// The key of the page of `tokens` behind what is held, if anything, of a text in this namespace.
+PageKey key_behind(const PrefixLock& held, const NamespaceDigest& digest,
+                   std::span<const TokenId> tokens) {
+  PageKey last = PageKeyHasher::root(digest);
+  const auto pages = held.tokens() / std::ssize(tokens);
+  if (pages > 0) held.copy_page_keys(pages - 1, {&last, 1});
+  return PageKeyHasher().next(last, tokens);
 }
 
 }  // namespace
@@ -132,6 +142,12 @@ std::int64_t KvCache::lend(Sequence& sequence, std::span<const TokenId> tokens, 
   const auto parted = std::mismatch(brought.begin(), brought.end(), wanted.begin(), wanted.end());
   const std::int64_t pages = (parted.first - brought.begin()) / page_size();
   if (pages == 0) return held;
+  // The same tokens there are another page where what comes before them differs.
+  const PrefixLock& before = next_is_shared ? sequence.shared_ : sequence.prefix_;
+  const auto next_page = wanted.first(static_cast<std::size_t>(page_size()));
+  if (job->keys[static_cast<std::size_t>(skipped)] != key_behind(before, job->digest, next_page)) {
+    return held;
+  }
   const auto from = job->to.begin() + skipped;
   std::copy(from, from + pages, rows_->grow(sequence.row_, pages).begin());
   sequence.lent_pages_ = pages;
