@@ -24,7 +24,6 @@ namespace {
 
 constexpr char kLockName[] = "lock";
 constexpr unsigned kOwnerOnly = 0700;
-constexpr std::int64_t kUnknownBytes = -1;
 
 Error failure(const std::string& path, const std::string& what, int sys_errno) {
   const ErrorCode code = sys_errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo;
@@ -126,7 +125,7 @@ Result<std::vector<DiskEntry>> DirectoryFiles::list() {
   while (const dirent* entry = listing.next()) {
     struct stat status = {};
     if (::fstatat(directory_descriptor_, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-      if (errno != ENOENT) entries.push_back({entry->d_name, kUnknownBytes});
+      if (errno != ENOENT) entries.push_back({entry->d_name, std::nullopt});
       continue;  // else it has gone meanwhile
     }
     if (S_ISREG(status.st_mode)) entries.push_back({entry->d_name, status.st_size});
@@ -268,9 +267,9 @@ void DirectoryFiles::close_unused() {
   closing_.clear();
 }
 
-std::int64_t DirectoryFiles::size_bytes(DiskFileId file) {
+std::optional<std::int64_t> DirectoryFiles::size_bytes(DiskFileId file) {
   struct stat status = {};
-  if (::fstat(descriptor_of(file), &status) != 0) return kUnknownBytes;
+  if (::fstat(descriptor_of(file), &status) != 0) return std::nullopt;
   return status.st_size;
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,7 @@ class DirectoryFiles final : public DiskFiles {
   void read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) override;
   std::int64_t overdue(DiskLane lane) override;
   void close(DiskFileId file) override;
-  std::int64_t size_bytes(DiskFileId file) override;
+  std::optional<std::int64_t> size_bytes(DiskFileId file) override;
   std::int64_t wall_time_s() override;
 
  private:

@@ -29,13 +29,13 @@ Result<Directory> open_directory(DiskFiles& files, std::int64_t deadline_us) {
   for (const DiskEntry& entry : entries) {
     const bool is_index = entry.name == kIndexName;
     const std::optional<SlabName> name = SlabName::try_parse(entry.name);
-    if (entry.bytes < 0 && (is_index || name.has_value())) {
+    if (!entry.bytes.has_value() && (is_index || name.has_value())) {
       return Error{ErrorCode::kIo, files.directory() + "/" + entry.name + ": cannot tell its size"};
     }
-    directory.bytes += std::max<std::int64_t>(entry.bytes, 0);
+    directory.bytes += entry.bytes.value_or(0);
     directory.has_index |= is_index;
     if (!name.has_value()) continue;
-    const std::int64_t slots = entry.bytes / name->slot_bytes;
+    const std::int64_t slots = *entry.bytes / name->slot_bytes;
     if (slots == 0) {
       directory.empty.push_back(entry.name);
       continue;

@@ -123,7 +123,7 @@ TEST_F(DiskCheck, ASecondSlabOfTheSameNumberIsReportedAndLeftAlone) {
 }
 
 TEST_F(DiskCheck, ASlabOfWhichNoSizeIsToldIsNotTakenForOneThatIsMissing) {
-  f_.disk.faults.size = -1;
+  f_.disk.faults.tells_sizes = false;
   const auto files = f_.disk.open();
   const auto report = check_disk(*files, {.repair = true, .deadline_us = f_.soon()});
   ASSERT_FALSE(report.ok());

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,7 +62,7 @@ struct DiskWrite {
 
 struct DiskEntry {
   std::string name;
-  std::int64_t bytes = 0;  // below 0: it cannot be told
+  std::optional<std::int64_t> bytes;  // nullopt: it cannot be told
 };
 
 class DiskFiles {
@@ -105,8 +106,8 @@ class DiskFiles {
 
   // REQUIRES: nobody uses the file.
   virtual void close(DiskFileId file) = 0;
-  // As the file is now; below 0 if it cannot be told.
-  virtual std::int64_t size_bytes(DiskFileId file) = 0;
+  // As the file is now; nullopt if it cannot be told.
+  virtual std::optional<std::int64_t> size_bytes(DiskFileId file) = 0;
 
   // Seconds since 1970, to show ages to people; nothing is decided by it.
   virtual std::int64_t wall_time_s() = 0;

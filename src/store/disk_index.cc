@@ -177,11 +177,12 @@ Result<IndexContents> DiskIndex::load(std::int64_t deadline_us) {
   const Result<DiskFileId> file = files_.open(kName, DiskAccess::kBuffered, deadline_us);
   if (!file.ok() && file.error().code == ErrorCode::kNotFound) return IndexContents();
   if (!file.ok()) return file.error();
-  const std::int64_t size = files_.size_bytes(*file);
-  if (size < 0) {
+  const std::optional<std::int64_t> told = files_.size_bytes(*file);
+  if (!told.has_value()) {
     files_.close(*file);
     return Error{ErrorCode::kIo, files_.directory() + "/index: cannot tell its size"};
   }
+  const std::int64_t size = *told;
   IndexReader reader;
   std::vector<std::byte> piece(kPieceBytes);
   for (std::int64_t at = 0; at < size; at += std::ssize(piece)) {

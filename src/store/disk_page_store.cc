@@ -225,7 +225,7 @@ PageStoreUsage DiskPageStore::usage() const {
 
 std::int64_t DiskPageStore::stray_bytes() const {
   std::int64_t bytes = 0;
-  for (const Stray& stray : strays_) bytes += std::max<std::int64_t>(stray.file.bytes, 0);
+  for (const Stray& stray : strays_) bytes += stray.file.bytes.value_or(0);
   return bytes;
 }
 

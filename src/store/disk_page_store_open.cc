@@ -77,13 +77,13 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
     const std::optional<SlabName> name = SlabName::try_parse(entry.name);
     if (!name.has_value()) continue;
     slabs_.keep_number(name->number);
-    if (entry.bytes < 0) {
+    if (!entry.bytes.has_value()) {
       STEMMA_LOG(kWarning, "tier.disk.slab_unreadable", kv("directory", files_->directory()),
                  kv("size_unknown", entry.name));
       strays_.push_back({entry, /*goes=*/false});
       continue;
     }
-    const std::int64_t slots = std::min<std::int64_t>(entry.bytes / name->slot_bytes,
+    const std::int64_t slots = std::min<std::int64_t>(*entry.bytes / name->slot_bytes,
                                                       std::numeric_limits<std::int32_t>::max());
     if (slots == 0) {  // it was being made when the process ended
       ignore_error(files_->remove(entry.name, deadline_us), "it is as small as can be");

@@ -222,7 +222,7 @@ TEST_F(DiskPurgeTest, WhatCouldNotBeReadThenDoesNotComeBack) {
 // In the life in which the purge comes the directory does not say how large its files are.
 TEST_F(DiskPurgeTest, WhatHadNoSizeThenDoesNotComeBack) {
   f.store.reset();
-  f.disk.faults.size = -1;
+  f.disk.faults.tells_sizes = false;
   ASSERT_TRUE(f.open());
   f.disk.faults = {};
   EXPECT_TRUE(purge(namespace_of(ours)).status.ok());

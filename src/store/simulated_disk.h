@@ -52,8 +52,8 @@ struct SimulatedFaults {
   std::int64_t latency_us = 0;           // of each operation
   bool starts_late = true;               // what is asked for when its deadline is over
   std::int64_t space_bytes = std::numeric_limits<std::int64_t>::max();
-  int full_errno = ENOSPC;                // where there is no more
-  std::optional<std::int64_t> size = {};  // told of every file
+  int full_errno = ENOSPC;  // where there is no more
+  bool tells_sizes = true;  // of files
 };
 
 class SimulatedDisk {
@@ -147,7 +147,7 @@ class SimulatedFiles final : public DiskFiles {
   Result<std::vector<DiskEntry>> list() override {
     std::vector<DiskEntry> entries;
     for (const auto& [name, file] : disk_.names_) {
-      entries.push_back({name, disk_.faults.size.value_or(std::ssize(disk_.files_[file]->now))});
+      entries.push_back({name, size_bytes(DiskFileId(static_cast<std::int32_t>(file)))});
     }
     return entries;
   }
@@ -209,8 +209,8 @@ class SimulatedFiles final : public DiskFiles {
                               &std::pair<DiskLane, std::function<void()>>::first);
   }
   void close(DiskFileId) override {}
-  std::int64_t size_bytes(DiskFileId file) override {
-    return disk_.faults.size.value_or(std::ssize(of(file).now));
+  std::optional<std::int64_t> size_bytes(DiskFileId file) override {
+    return disk_.faults.tells_sizes ? std::optional(std::ssize(of(file).now)) : std::nullopt;
   }
   std::int64_t wall_time_s() override { return disk_.wall_time_s; }
 

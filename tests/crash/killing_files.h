@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +62,9 @@ class KillingFiles final : public DiskFiles {
   }
   std::int64_t overdue(DiskLane lane) override { return inner_->overdue(lane); }
   void close(DiskFileId file) override { inner_->close(file); }
-  std::int64_t size_bytes(DiskFileId file) override { return inner_->size_bytes(file); }
+  std::optional<std::int64_t> size_bytes(DiskFileId file) override {
+    return inner_->size_bytes(file);
+  }
   std::int64_t wall_time_s() override { return inner_->wall_time_s(); }
 
  private:
