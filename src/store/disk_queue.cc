@@ -62,7 +62,7 @@ void DiskQueue::run(std::span<DiskTransfer> transfers, std::int64_t deadline_us)
     const bool more = start_pieces(progress);
     if (!more && current_ == 0) return;
     // Where answers come one after the other there is always one to be had without a wait.
-    if (!wait(deadline_us) || is_over(deadline_us)) return give_up();
+    if (!wait(deadline_us) || left_us(deadline_us) == 0) return give_up();
   }
 }
 
@@ -123,7 +123,7 @@ std::optional<int> DiskQueue::run(const DiskCall& call, std::int64_t deadline_us
         return std::nullopt;
       }
     }
-  } while (to_be_repeated(answer_) && !is_over(deadline_us));
+  } while (to_be_repeated(answer_) && left_us(deadline_us) > 0);
   return to_be_repeated(answer_) ? std::nullopt : std::optional(answer_);
 }
 
@@ -133,10 +133,6 @@ DiskQueue::Flight* DiskQueue::try_wait_for_flight(std::int64_t deadline_us) {
     if (found != flights_.end()) return &*found;
     if (!wait(deadline_us)) return nullptr;
   }
-}
-
-bool DiskQueue::is_over(std::int64_t deadline_us) const {
-  return clock_.now_us() >= deadline_us;
 }
 
 std::int64_t DiskQueue::left_us(std::int64_t deadline_us) const {

@@ -128,7 +128,6 @@ class DiskQueue {
   // are gone by the time it would be.
   virtual void take_back_unstarted() = 0;
 
-  bool is_over(std::int64_t deadline_us) const;
   bool start_pieces(Progress& progress);
   void start_piece(Flight& flight);
   Flight* try_wait_for_flight(std::int64_t deadline_us);
