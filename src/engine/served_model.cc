@@ -78,9 +78,8 @@ Status check_engine(EngineOptions options) {
 
 // What is wrong before a model is loaded; the rest of the engine's options is checked with it.
 Status check(const ServedModelOptions& options) {
-  if (options.threads < 1 || options.threads > kThreadsMax) {
-    return Error{ErrorCode::kInvalidArgument, fmt::format("--threads must be from 1 to {} (got {})",
-                                                          kThreadsMax, options.threads)};
+  if (const Status checked = check_threads(options.threads); !checked.ok()) {
+    return Error{checked.error().code, "--" + checked.error().detail};
   }
   if (options.tiers.codec != "plain" && options.engine.shadow_audit_percent > 0) {
     return Error{ErrorCode::kInvalidArgument,

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <system_error>
 #include <utility>
+
+#include "base/or_no_thread.h"
 
 namespace stemma {
 
@@ -94,14 +95,15 @@ Status HostLookup::start(const RedisEndpoint& endpoint) {
     pending->is_done = true;
     pending->ended.notify_all();
   };
-  try {
+  const Status started = or_no_thread([&]() -> Status {
     thread_ = std::jthread(work);
-  } catch (const std::system_error& refused) {  // there may be one at the next try
-    pending_.reset();
-    return Error{ErrorCode::kIo, endpoint.host + ": cannot start a thread that looks it up",
-                 refused.code().value()};
-  }
-  return {};
+    return {};
+  });
+  if (started.ok()) return {};
+  pending_.reset();  // there may be one at the next try
+  return Error{started.error().code,
+               endpoint.host + ": " + started.error().detail + " that looks it up",
+               started.error().sys_errno};
 }
 
 }  // namespace stemma
