@@ -68,9 +68,13 @@ struct Failures {
 
   // Whether the next one does.
   bool take() {
-    if (count == 0 || passing-- > 0) return false;
-    passing = 0;
-    return --count, true;
+    if (count == 0) return false;
+    if (passing > 0) {
+      --passing;
+      return false;
+    }
+    --count;
+    return true;
   }
 };
 

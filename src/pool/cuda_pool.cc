@@ -192,11 +192,11 @@ Result<std::optional<std::int64_t>> CudaPool::first_different_layer(PageId a, Pa
   }
   const std::byte* first = compared_.bytes();
   const std::byte* second = first + image_bytes;
-  const Status copied = queue_and_wait([&] {
-    const Status queued = copy_image_on(stream_, a, compared_.bytes());
-    return queued.ok() ? copy_image_on(stream_, b, compared_.bytes() + image_bytes) : queued;
-  });
-  STEMMA_RETURN_IF_ERROR(copied);
+  const auto copy_both = [&]() -> Status {
+    STEMMA_RETURN_IF_ERROR(copy_image_on(stream_, a, compared_.bytes()));
+    return copy_image_on(stream_, b, compared_.bytes() + image_bytes);
+  };
+  STEMMA_RETURN_IF_ERROR(queue_and_wait(copy_both));
   for (std::int64_t layer = 0; layer < shape().layers; ++layer) {
     if (std::memcmp(first, second, bytes) != 0) return std::optional(layer);
     first += bytes;
