@@ -290,7 +290,7 @@ class PrefixCache {
   }
 
   // Ends the hold that make_lock began.
-  virtual void unlock(void* node, std::int64_t tokens) noexcept = 0;
+  virtual void unlock(void* node, std::int64_t tokens, NamespaceId ns) noexcept = 0;
   virtual std::int64_t copy_pages(const void* node, std::int64_t tokens, std::int64_t first_page,
                                   std::span<PageId> out) const = 0;
   virtual std::int64_t copy_page_keys(void* node, std::int64_t tokens, std::int64_t first_page,

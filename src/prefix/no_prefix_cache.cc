@@ -16,7 +16,6 @@ NoPrefixCache::~NoPrefixCache() {
 std::optional<NamespaceId> NoPrefixCache::try_open_namespace(const NamespaceDigest& digest,
                                                              OwnedPages*) {
   const std::optional<NamespaceId> ns = namespaces_.try_open(digest);
-  if (std::ssize(names_) < namespaces_.namespaces()) names_.push_back(*ns);
   const NamespaceId closed = namespaces_.first_closed_or_none();
   if (ns.has_value() || !closed.valid()) return ns;
   namespaces_.rename(closed, digest);
@@ -36,7 +35,7 @@ PrefixProbe NoPrefixCache::probe(NamespaceId ns, std::span<const TokenId>) const
 PrefixLock NoPrefixCache::match(NamespaceId ns, std::span<const TokenId>) {
   namespaces_.hold_open(ns);
   ++locks_;
-  return make_lock(*this, &names_[ns.index()], 0, ns);
+  return make_lock(*this, nullptr, 0, ns);
 }
 
 PrefixLock NoPrefixCache::insert(std::span<const TokenId> tokens, PrefixLock held, OwnedPages pages,
@@ -55,9 +54,9 @@ void NoPrefixCache::reset() {
   STEMMA_CHECK(locks_ == 0, "nothing is dropped while a lock holds it (I3)");
 }
 
-void NoPrefixCache::unlock(void* node, std::int64_t) noexcept {
+void NoPrefixCache::unlock(void*, std::int64_t, NamespaceId ns) noexcept {
   --locks_;
-  namespaces_.close(*static_cast<const NamespaceId*>(node));
+  namespaces_.close(ns);
 }
 
 std::int64_t NoPrefixCache::copy_pages(const void*, std::int64_t, std::int64_t first_page,

@@ -7,8 +7,6 @@
 // Not here:   pages: they stay in their sequences' tails, and finishing frees them all.
 #pragma once
 
-#include <cstdint>
-#include <deque>
 #include <string>
 
 #include "prefix/namespace_registry.h"
@@ -48,15 +46,14 @@ class NoPrefixCache final : public PrefixCache {
   std::string draw() const override { return "shares nothing\n"; }
 
  private:
-  void unlock(void* node, std::int64_t tokens) noexcept override;
+  void unlock(void* node, std::int64_t tokens, NamespaceId ns) noexcept override;
   std::int64_t copy_pages(const void* node, std::int64_t tokens, std::int64_t first_page,
                           std::span<PageId> out) const override;
   std::int64_t copy_page_keys(void* node, std::int64_t tokens, std::int64_t first_page,
                               std::span<PageKey> out) override;
 
   std::int64_t page_size_;
-  NamespaceRegistry namespaces_;   // each is open once more for each lock on it
-  std::deque<NamespaceId> names_;  // what locks have for a node
+  NamespaceRegistry namespaces_;  // each is open once more for each lock on it
   std::int64_t locks_ = 0;
 };
 

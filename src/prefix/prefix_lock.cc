@@ -15,7 +15,7 @@ std::int64_t PrefixLock::copy_page_keys(std::int64_t first_page, std::span<PageK
 }
 
 void PrefixLock::reset() noexcept {
-  if (cache_ != nullptr) cache_->unlock(node_, tokens_);
+  if (cache_ != nullptr) cache_->unlock(node_, tokens_, namespace_id_);
   cache_ = nullptr;
   node_ = nullptr;
   tokens_ = 0;

@@ -295,7 +295,7 @@ void RadixPrefixCache::drop(NodeSlot leaf) {
   if (parent.children == 0 && parent.lock_count == 0) add_evictable(gone.parent);
 }
 
-void RadixPrefixCache::unlock(void* node, std::int64_t tokens) noexcept {
+void RadixPrefixCache::unlock(void* node, std::int64_t tokens, NamespaceId) noexcept {
   const NodeSlot slot = slot_of(node);
   STEMMA_DCHECK(tree_.node(slot).end_pages() * page_size() == tokens,
                 "a lock ends where its node ends");

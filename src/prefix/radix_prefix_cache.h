@@ -185,7 +185,7 @@ class RadixPrefixCache final : public PrefixCache {
   std::int64_t reserved_bytes() const noexcept { return tree_.reserved_bytes(); }
 
  private:
-  void unlock(void* node, std::int64_t tokens) noexcept override;
+  void unlock(void* node, std::int64_t tokens, NamespaceId ns) noexcept override;
   std::int64_t copy_pages(const void* node, std::int64_t tokens, std::int64_t first_page,
                           std::span<PageId> out) const override;
   std::int64_t copy_page_keys(void* node, std::int64_t tokens, std::int64_t first_page,
