@@ -60,9 +60,7 @@ class Hold {
     return in_turn(core_, tokens > kLongCallTokens, [&] {
       check_open();
       if (tokens < 0) refuse("tokens: must be at least 0");
-      if (tokens > core_.kv->options().context_tokens_max) {
-        fail({ErrorCode::kTooLarge, "tokens: more than context_tokens_max"});
-      }
+      check_length(core_, tokens);
       return core_.kv->reserve(sequence_, tokens);
     });
   }

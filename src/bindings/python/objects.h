@@ -136,7 +136,7 @@ NamespaceId id_of(const Core& core, const py::object& ns_or_none, std::span<cons
 NamespaceId id_for_prompt(const Core& core, const py::object& ns_or_none,
                           std::span<const TokenId> prompt);
 // Refuses more tokens than a Sequence of the cache may have.
-void check_length(const Core& core, std::span<const TokenId> tokens);
+void check_length(const Core& core, std::int64_t tokens);
 
 // The digest of fields: texts, numbers and bytes, in the order of their names. Of one family are
 // those with the same "tenant".

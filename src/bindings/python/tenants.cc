@@ -22,7 +22,7 @@ std::unique_ptr<Namespace> open_behind(const py::object& self, const Namespace& 
   if (text.size() == 0 || text.size() % page_size != 0) {
     refuse("tokens: whole pages are wanted, at least one");
   }
-  check_length(core, text.numbers());
+  check_length(core, text.size());
   if (shared.is_behind()) refuse("shared: its texts go on from another Namespace's themselves");
   const SharedPrefix prefix = {.digest = shared.digest_in(core), .tokens = text.size()};
   const NamespaceDigest digest =
@@ -151,12 +151,12 @@ NamespaceId id_for_prompt(const Core& core, const py::object& ns_or_none,
                           std::span<const TokenId> prompt) {
   const NamespaceId ns = id_of(core, ns_or_none, prompt);
   if (prompt.empty()) refuse("tokens: a prompt has at least one token");
-  check_length(core, prompt);
+  check_length(core, std::ssize(prompt));
   return ns;
 }
 
-void check_length(const Core& core, std::span<const TokenId> tokens) {
-  if (std::ssize(tokens) > core.kv->options().context_tokens_max) {
+void check_length(const Core& core, std::int64_t tokens) {
+  if (tokens > core.kv->options().context_tokens_max) {
     fail({ErrorCode::kTooLarge, "tokens: more than context_tokens_max"});
   }
 }
