@@ -216,66 +216,68 @@ class QueueingRunner final : public Runner {
   std::string error_;
 };
 
-TEST_F(LeadingRunnerTest, PagesThatARankCannotCompareAreAnErrorThatNamesIt) {
-  ThreadRanks(2).run([&](RankGroup& ranks) {
-    Rank rank(directory_.path(), nullptr);
-    QueueingRunner own(ranks.rank() == 0 ? "" : "lost");
-    if (ranks.rank() > 0) {
-      EXPECT_TRUE(follow_leader(own, rank.pools(), ranks).ok());
-      return;
-    }
-    LeadingRunner leader(own, ranks);
-    const auto compared = leader.first_different_layer(rank.pools(), {PageId(0), PageId(1)});
+class LostRankTest : public LeadingRunnerTest {
+ protected:
+  // Rank 0 does `lead`; rank 1, whose runner may say that it is lost, follows. Then `after` looks
+  // at the runner of each.
+  void run(const std::function<void(Runner& leader, KvPools pools)>& lead,
+           const std::function<void(int rank, const QueueingRunner& own)>& after = {}) {
+    ThreadRanks(2).run([&](RankGroup& ranks) {
+      Rank rank(directory_.path(), nullptr);
+      QueueingRunner own(ranks.rank() == 0 ? "" : "lost");
+      if (ranks.rank() == 0) {
+        LeadingRunner leader(own, ranks);
+        lead(leader, rank.pools());
+      } else {
+        EXPECT_TRUE(follow_leader(own, rank.pools(), ranks).ok());
+      }
+      if (after) after(ranks.rank(), own);
+    });
+  }
+};
+
+TEST_F(LostRankTest, PagesThatItCannotCompareAreAnErrorThatNamesIt) {
+  run([](Runner& leader, KvPools pools) {
+    const auto compared = leader.first_different_layer(pools, {PageId(0), PageId(1)});
     ASSERT_FALSE(compared.ok());
     EXPECT_EQ(compared.error().detail, "rank 1: lost");
   });
 }
 
 // It is of those who wanted the copy, not of whoever shares the next step.
-TEST_F(LeadingRunnerTest, PagesThatARankCannotCopyAreTheErrorOfTheCopyAndOfNoStep) {
+TEST_F(LostRankTest, PagesThatItCannotCopyAreTheErrorOfTheCopyAndOfNoStep) {
   const OneRequest text = text_of(2);
-  ThreadRanks(2).run([&](RankGroup& ranks) {
-    Rank rank(directory_.path(), nullptr);
-    QueueingRunner own(ranks.rank() == 0 ? "" : "lost");
-    if (ranks.rank() > 0) {
-      EXPECT_TRUE(follow_leader(own, rank.pools(), ranks).ok());
-      return;
-    }
-    LeadingRunner leader(own, ranks);
+  run([&](Runner& leader, KvPools pools) {
     const PageCopies copies = {PageId(0), PageId(1), {}, {}};
-    const Status copied = leader.copy_pages(rank.pools(), copies);
+    const Status copied = leader.copy_pages(pools, copies);
     ASSERT_FALSE(copied.ok());
     EXPECT_EQ(copied.error().detail, "rank 1: lost");
-    EXPECT_TRUE(leader.forward(text.batch(), rank.pools()).ok());
-    EXPECT_TRUE(leader.copy_pages(rank.pools(), copies).ok());
+    EXPECT_TRUE(leader.forward(text.batch(), pools).ok());
+    EXPECT_TRUE(leader.copy_pages(pools, copies).ok());
   });
 }
 
-TEST_F(LeadingRunnerTest, WhatIsQueuedAndChosenIsToldToAllAndWaitedForByAll) {
+TEST_F(LostRankTest, WhatIsQueuedAndChosenIsToldToAllAndWaitedForByAll) {
   const OneRequest text = text_of(2);
-  ThreadRanks(2).run([&](RankGroup& ranks) {
-    Rank rank(directory_.path(), nullptr);
-    QueueingRunner own(ranks.rank() == 0 ? "" : "lost");
-    if (ranks.rank() > 0) {
-      EXPECT_TRUE(follow_leader(own, rank.pools(), ranks).ok());
-    } else {
-      LeadingRunner leader(own, ranks);
-      EXPECT_TRUE(leader.queues() && leader.draws());
-      const std::vector<TokenChoice> choices = {
-          {.temperature = 0.5f, .top_k = 7, .top_p = 0.25f, .min_p = 0.125f, .unit = 0.75}};
-      KvBatch batch = text.batch();
-      const std::vector<TokenId> tokens = {3, -1};
-      batch.tokens = tokens;
-      EXPECT_TRUE(leader.queue(batch, rank.pools(), {.choices = choices}).ok());
-      EXPECT_TRUE(leader.queue(batch, rank.pools(), {.logits = false}).ok());
-      EXPECT_EQ(leader.wait().error().detail, "rank 1: lost");
-      EXPECT_TRUE(leader.wait().ok());
-    }
-    EXPECT_EQ(own.waits, 2);
-    const std::string first = "logits of 3 -1 t0.500000 k7 p0.250000 m0.125000 u0.750000";
-    EXPECT_EQ(own.queued, (std::vector<std::string>{ranks.rank() == 0 ? first : "no " + first,
-                                                    "no logits of 3 -1"}));
-  });
+  run(
+      [&](Runner& leader, KvPools pools) {
+        EXPECT_TRUE(leader.queues() && leader.draws());
+        const std::vector<TokenChoice> choices = {
+            {.temperature = 0.5f, .top_k = 7, .top_p = 0.25f, .min_p = 0.125f, .unit = 0.75}};
+        KvBatch batch = text.batch();
+        const std::vector<TokenId> tokens = {3, -1};
+        batch.tokens = tokens;
+        EXPECT_TRUE(leader.queue(batch, pools, {.choices = choices}).ok());
+        EXPECT_TRUE(leader.queue(batch, pools, {.logits = false}).ok());
+        EXPECT_EQ(leader.wait().error().detail, "rank 1: lost");
+        EXPECT_TRUE(leader.wait().ok());
+      },
+      [](int rank, const QueueingRunner& own) {
+        EXPECT_EQ(own.waits, 2);
+        const std::string first = "logits of 3 -1 t0.500000 k7 p0.250000 m0.125000 u0.750000";
+        EXPECT_EQ(own.queued, (std::vector<std::string>{rank == 0 ? first : "no " + first,
+                                                        "no logits of 3 -1"}));
+      });
 }
 
 TEST(BatchMessage, EveryArrayComesBack) {

@@ -122,7 +122,6 @@ class EmbeddedEngine {
   Live* any_unlent();
   std::int64_t slot(const Live& live, std::int64_t position) const;
   std::vector<std::int32_t> windowed_row(const Live& live, std::int64_t first_token) const;
-  std::string row_of(const Live& live, std::int64_t position, std::int64_t layer) const;
   void check_rows(const Live& live);
   void check_window(const Live& live);
   void check_steps();
