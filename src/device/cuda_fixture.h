@@ -11,13 +11,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "base/long_tests_fixture.h"
 #include "device/cuda_device.h"
 #include "device/emulated_gpu.h"
 
@@ -27,7 +27,7 @@ class CudaFixture : public testing::Test {
  protected:
   void SetUp() override {
     simt::Machine::Options options = machine_options();
-    const bool is_long = std::getenv("STEMMA_LONG_TESTS") != nullptr;
+    const bool is_long = long_tests();
     if (is_long && options.watch == simt::Watch::kSome) options.watch = simt::Watch::kAlways;
     emulated_ = EmulatedGpu::start(options);
     if (emulated_ == nullptr && CudaDevice::count() == 0) GTEST_SKIP() << "there is no GPU here";

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "base/long_tests_fixture.h"
 #include "base/prng.h"
 #include "base/resident_bytes.h"
 #include "base/sanitizers.h"
@@ -25,10 +25,6 @@ namespace stemma {
 namespace {
 
 constexpr const char* kGet = "GET /a HTTP/1.1\r\nHost: here\r\n\r\n";
-
-bool is_long_test() {
-  return std::getenv("STEMMA_LONG_TESTS") != nullptr;
-}
 
 TEST(HttpLimits, AConnectionThatSaysNothingIsClosed) {
   HttpLimits limits;
@@ -423,7 +419,7 @@ class HalfOpenClients {
 // 1,000 connections (10,000 with STEMMA_LONG_TESTS) of which half say nothing and half begin a
 // request, while another is served.
 TEST(HttpLimits, HalfOpenConnectionsCostLittle) {
-  const std::int64_t connections = is_long_test() ? 10'000 : 1'000;
+  const std::int64_t connections = long_tests() ? 10'000 : 1'000;
   HalfOpenClients clients(static_cast<std::size_t>(connections));
   HttpLimits limits;
   limits.header_us = 3'600'000'000;  // they shall stay

@@ -7,11 +7,11 @@
 // ends: TimedReplay gets one page more.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/long_tests_fixture.h"
 #include "base/prng.h"
 #include "base/sanitizers.h"
 #include "replay/replayer.h"
@@ -139,7 +139,7 @@ TEST(TimedMemory, DoesNotGrowWithTheTrace) {
   if (kAddressesWatched || kThreadsWatched) {
     GTEST_SKIP() << "sanitizers keep memory that was given back for a while";
   }
-  const std::int64_t requests = std::getenv("STEMMA_LONG_TESTS") != nullptr ? 1'000'000 : 200'000;
+  const std::int64_t requests = long_tests() ? 1'000'000 : 200'000;
   TimedReplayOptions options;
   options.engine.kv.pages = 1'000;
   options.timing = {.step_ms = 5, .prompt_token_ms = 0.01};

@@ -3,8 +3,7 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
+#include "base/long_tests_fixture.h"
 #include "stemma/log.h"
 #include "store/disk_store_fixture.h"
 
@@ -12,10 +11,6 @@ namespace stemma {
 namespace {
 
 using ::testing::Each;
-
-bool long_tests() {
-  return std::getenv("STEMMA_LONG_TESTS") != nullptr;
-}
 
 class DiskStoreFaults : public ::testing::Test {
  protected:

@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <functional>
 
 #include "base/digest.h"
+#include "base/long_tests_fixture.h"
 #include "tier/page_frame_fixture.h"
 
 namespace stemma {
@@ -155,7 +155,7 @@ TEST(PageFrame, EveryPartOfTheIdentityThatDiffersIsNamed) {
 // Random damage of one to eight bytes anywhere: found, or it hit the zeros behind the body.
 TEST(PageFrame, RandomFlipsAreNeverServed) {
   const std::uint64_t seed = 20261122;
-  const int rounds = std::getenv("STEMMA_LONG_TESTS") != nullptr ? 1'000'000 : 20'000;
+  const int rounds = long_tests() ? 1'000'000 : 20'000;
   SCOPED_TRACE(seed);
   Prng prng(seed);
   TestPage page(small_format(), seed);

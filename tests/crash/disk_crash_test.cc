@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <set>
 
+#include "base/long_tests_fixture.h"
 #include "base/temp_directory.h"
 #include "crash/killing_files.h"
 #include "stemma/log.h"
@@ -155,7 +155,7 @@ class DiskCrash {
 
 TEST(DiskCrash, EachPageIsWholeOrAbsentAfterEveryKill) {
   set_log_sink({});
-  const int cycles = std::getenv("STEMMA_LONG_TESTS") != nullptr ? 10'000 : 200;
+  const int cycles = long_tests() ? 10'000 : 200;
   DiskCrash crash(20261122);
   for (int cycle = 0; cycle < cycles; ++cycle) {
     crash.run_cycle(cycle);

@@ -7,21 +7,16 @@
 // 60 engines of 200 calls a run; 1,000 of 1,000 with STEMMA_LONG_TESTS=1. A failure names its seed.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
 
+#include "base/long_tests_fixture.h"
 #include "embed/embedded_engine.h"
 #include "stemma/c.h"
 
 namespace stemma {
 namespace {
-
-bool long_tests() {
-  const char* const wish = std::getenv("STEMMA_LONG_TESTS");
-  return wish != nullptr && std::string_view(wish) == "1";
-}
 
 constexpr std::int64_t kCallsOfALife = 120;
 

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/long_tests_fixture.h"
 #include "base/prng.h"
 #include "base/temp_directory.h"
 #include "cuda/cuda_backend.h"
@@ -70,10 +70,6 @@ struct Tried {
   std::int64_t first = 0;
   std::int64_t apart = 1;
 };
-
-bool is_long() {
-  return std::getenv("STEMMA_LONG_TESTS") != nullptr;
-}
 
 Tokens drawn_text(std::int64_t tokens, std::uint64_t seed) {
   Prng prng(seed);
@@ -167,7 +163,7 @@ class FailingGpu : public CudaFixture {
   simt::Machine::Options machine_options() const override {
     simt::Machine::Options options = CudaFixture::machine_options();
     options.multiprocessors = 1;
-    if (!is_long()) options.watch = simt::Watch::kNever;
+    if (!long_tests()) options.watch = simt::Watch::kNever;
     return options;
   }
 
@@ -366,7 +362,7 @@ std::vector<Served> all_served() {
 }
 std::vector<Served> some_served() {
   std::vector<Served> all = all_served();
-  if (!is_long()) all.resize(1);
+  if (!long_tests()) all.resize(1);
   return all;
 }
 std::string name_of(const testing::TestParamInfo<Served>& served) {
@@ -375,23 +371,23 @@ std::string name_of(const testing::TestParamInfo<Served>& served) {
 
 TEST_P(OpenedOnFailingGpu, OpensOrSaysWhatFailed) {
   ASSERT_NO_FATAL_FAILURE(serve(GetParam()));
-  expect_opens_behind_errors(Calls::kTakingMemory, {0, is_long() ? 1 : 15});
-  expect_opens_behind_errors(Calls::kQueueing, {1, is_long() ? 1 : 26});
+  expect_opens_behind_errors(Calls::kTakingMemory, {0, long_tests() ? 1 : 15});
+  expect_opens_behind_errors(Calls::kQueueing, {1, long_tests() ? 1 : 26});
 }
 
 TEST_P(ServedOnFailingGpu, AnswersRightWithoutMemoryForMore) {
   ASSERT_NO_FATAL_FAILURE(serve(GetParam()));
-  expect_goes_on_behind_errors(Calls::kTakingMemory, {0, is_long() ? 1 : 7});
+  expect_goes_on_behind_errors(Calls::kTakingMemory, {0, long_tests() ? 1 : 7});
 }
 
 TEST_P(ServedOnFailingGpu, AnswersRightOrFailsWhatWasNotQueued) {
   ASSERT_NO_FATAL_FAILURE(serve(GetParam()));
-  expect_goes_on_behind_errors(Calls::kQueueing, {110, is_long() ? 61 : 470});
+  expect_goes_on_behind_errors(Calls::kQueueing, {110, long_tests() ? 61 : 470});
 }
 
 TEST_P(ServedOnFailingGpu, LostAmidAnythingFailsWhatItCannotAnswer) {
   ASSERT_NO_FATAL_FAILURE(serve(GetParam()));
-  expect_answers_of_lost_gpu({90, is_long() ? 37 : 260});
+  expect_answers_of_lost_gpu({90, long_tests() ? 37 : 260});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OpenedOnFailingGpu, testing::ValuesIn(all_served()), name_of);
@@ -399,7 +395,7 @@ INSTANTIATE_TEST_SUITE_P(Some, ServedOnFailingGpu, testing::ValuesIn(some_served
 
 TEST_F(FailingGpu, OfTwoRanksNoneOpensWhereOneCannot) {
   ASSERT_NO_FATAL_FAILURE(serve({}));
-  const std::int64_t apart = is_long() ? 1 : 37;
+  const std::int64_t apart = long_tests() ? 1 : 37;
   bool failed = true;
   for (std::int64_t passing = 0; failed; passing += apart) {
     SCOPED_TRACE("behind " + std::to_string(passing) + " calls");
@@ -418,7 +414,7 @@ TEST_F(FailingGpu, OfTwoRanksNoneOpensWhereOneCannot) {
 
 TEST_F(FailingGpu, OfTwoRanksOneThatCannotGoOnFailsTheStepAndNoLaterOne) {
   ASSERT_NO_FATAL_FAILURE(serve({.copies = 2}));
-  const std::int64_t apart = is_long() ? 83 : 1400;
+  const std::int64_t apart = long_tests() ? 83 : 1400;
   bool failed = true;
   for (std::int64_t passing = 300; failed; passing += apart) {
     SCOPED_TRACE("behind " + std::to_string(passing) + " calls");

@@ -11,23 +11,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/long_tests_fixture.h"
 #include "base/prng.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
 namespace {
-
-bool long_tests() {
-  const char* wish = std::getenv("STEMMA_LONG_TESTS");
-  return wish != nullptr && std::string(wish) == "1";
-}
 
 std::uint64_t extend(std::uint64_t hash, TokenId token) {
   return mix64(hash ^ mix64(static_cast<std::uint64_t>(token) + 1));

@@ -6,22 +6,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/bounded_queue.h"
 #include "base/clock.h"
+#include "base/long_tests_fixture.h"
 #include "http/raw_client.h"
 #include "server/served_program.h"
 
 namespace stemma {
 namespace {
-
-bool long_tests() {
-  return std::getenv("STEMMA_LONG_TESTS") != nullptr;
-}
 
 struct StreamRequest {
   std::int64_t prompt = 0;  // every number is another text

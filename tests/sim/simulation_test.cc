@@ -6,19 +6,15 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "base/long_tests_fixture.h"
+
 namespace stemma {
 namespace {
-
-bool long_tests() {
-  const char* wish = std::getenv("STEMMA_LONG_TESTS");
-  return wish != nullptr && std::string(wish) == "1";
-}
 
 constexpr const char* kMarks[] = {"stemma_host_loaded_pages_total",
                                   "stemma_disk_loaded_pages_total",

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/long_tests_fixture.h"
 #include "engine/served_model.h"
 #include "sim/metric_of.h"
 #include "stemma/log.h"
@@ -102,7 +103,7 @@ TEST_F(RestartTest, TheSecondRunFindsWhatTheFirstStored) {
 TEST_F(RestartTest, KilledAtAnyMomentAndStartedAgain) {
   const char* const wish = std::getenv("STEMMA_SEED");
   const std::uint64_t seed = wish != nullptr ? std::strtoull(wish, nullptr, 10) : 20'241;
-  const int cycles = std::getenv("STEMMA_LONG_TESTS") != nullptr ? 2'000 : 40;
+  const int cycles = long_tests() ? 2'000 : 40;
   constexpr int kAnswers = 24;
   std::cout << "seed " << seed << " (STEMMA_SEED)\n";
   Prng prng(seed);
