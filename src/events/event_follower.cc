@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <utility>
 #include <vector>
 #include <zmq.hpp>
 
+#include "base/clock.h"
 #include "events/zmq_frames.h"
 
 namespace stemma {
@@ -31,12 +33,18 @@ Status receive_frames(zmq::socket_t& socket, Frames& frames) {
   });
 }
 
-// Whether there is something to receive in that time.
+// Whether there is something to receive in that time, whatever signals come in it.
 Result<bool> wait_for(zmq::socket_t& socket, std::int64_t wait_us) {
+  const MonotonicClock clock;
+  const std::int64_t began_us = clock.now_us();
   zmq::pollitem_t item = {socket.handle(), 0, ZMQ_POLLIN, 0};
-  const std::chrono::milliseconds wait((wait_us + 999) / 1000);
-  STEMMA_RETURN_IF_ERROR(zmq_call("poll", [&] { zmq::poll(&item, 1, wait); }));
-  return (item.revents & ZMQ_POLLIN) != 0;
+  for (;;) {
+    const std::int64_t left_us = wait_us - (clock.now_us() - began_us);
+    const std::chrono::milliseconds left(std::max<std::int64_t>((left_us + 999) / 1000, 0));
+    const Status polled = zmq_call("poll", [&] { zmq::poll(&item, 1, left); });
+    if (polled.ok()) return (item.revents & ZMQ_POLLIN) != 0;
+    if (polled.error().sys_errno != EINTR) return polled.error();
+  }
 }
 
 EventMessage message_of(std::uint64_t sequence, const zmq::message_t& batch) {

@@ -29,6 +29,16 @@ struct FreeAddresses {
   void operator()(addrinfo* addresses) const noexcept { freeaddrinfo(addresses); }
 };
 
+// Calls with a limit of time are interrupted where the process was stopped meanwhile, too
+// (signal(7)).
+template <typename Call>
+ssize_t uninterrupted(const Call& call) {
+  for (;;) {
+    const ssize_t moved = call();
+    if (moved >= 0 || errno != EINTR) return moved;
+  }
+}
+
 // A connected socket, or -1.
 int connect_to(const addrinfo& address, std::chrono::seconds patience) {
   const int socket = ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -38,7 +48,9 @@ int connect_to(const addrinfo& address, std::chrono::seconds patience) {
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time));
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof(time));
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  if (::connect(socket, address.ai_addr, address.ai_addrlen) == 0) return socket;
+  // One that was interrupted goes on when it is called again.
+  const auto connect = [&] { return ::connect(socket, address.ai_addr, address.ai_addrlen); };
+  if (uninterrupted(connect) == 0) return socket;
   ::close(socket);
   return -1;
 }
@@ -96,7 +108,8 @@ HttpClient::~HttpClient() {
 
 Status HttpClient::send_all(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent =
+        uninterrupted([&] { return ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL); });
     if (sent <= 0) return io_error(host_ + ": cannot send");
     bytes.remove_prefix(static_cast<std::size_t>(sent));
   }
@@ -120,7 +133,8 @@ Result<HttpResponse> HttpClient::read_answer() {
   std::string unread;
   std::array<char, 16384> piece;
   while (!parser.is_done()) {
-    const ssize_t got = ::recv(socket_, piece.data(), piece.size(), 0);
+    const ssize_t got =
+        uninterrupted([&] { return ::recv(socket_, piece.data(), piece.size(), 0); });
     if (got <= 0) return io_error(host_ + ": the answer broke off");
     unread.append(piece.data(), static_cast<std::size_t>(got));
     boost::system::error_code error;

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "base/interruptions_fixture.h"
 #include "http/http_server.h"
 
 namespace stemma {
@@ -26,11 +27,12 @@ TEST(HttpUrl, IsASchemeAHostAndAPort) {
   }
 }
 
-// Says what it was asked, whole or in pieces.
+// Says what it was asked, whole or in pieces, or behind some interruptions.
 class Echo final : public HttpService {
  public:
   void begin(ExchangeId exchange, HttpRequest&& request) override {
     const std::string text = request.method + " " + request.path + " " + request.body;
+    if (request.path == "/late") Interruptions::await(20);
     if (request.path == "/whole") {
       return server->respond(exchange, {.status = 201, .headers = {{"X-Is", "it"}}, .body = text});
     }
@@ -43,24 +45,44 @@ class Echo final : public HttpService {
   HttpServer* server = nullptr;
 };
 
-TEST(HttpClient, ReadsWholeAnswersHoweverTheyAreFramed) {
-  Echo echo;
-  HttpServerOptions options;
-  options.port = 0;
-  auto server = std::move(HttpServer::open(options, echo)).value();
-  echo.server = server.get();
-  std::jthread serving([&] { server->run(); });
-  {
-    auto client = std::move(HttpClient::connect({"127.0.0.1", server->port()})).value();
-    for (const char* const path : {"/whole", "/pieces", "/whole"}) {
-      const auto answer = client.ask("POST", path, "body");
-      ASSERT_TRUE(answer.ok()) << to_string(answer.error());
-      EXPECT_EQ(answer->body, std::string("POST ") + path + " body");
-    }
-    const auto whole = client.ask("GET", "/whole", "", {{"X-Any", "1"}});
-    EXPECT_EQ(whole->status, 201);
+class HttpClientTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    HttpServerOptions options;
+    options.port = 0;
+    server_ = std::move(HttpServer::open(options, echo_)).value();
+    echo_.server = server_.get();
+    serving_ = std::jthread([this] { server_->run(); });
   }
-  server->drain(std::chrono::microseconds(0));
+  void TearDown() override { server_->drain(std::chrono::microseconds(0)); }
+
+  HttpClient connect() {
+    return std::move(HttpClient::connect({"127.0.0.1", server_->port()})).value();
+  }
+
+ private:
+  std::unique_ptr<HttpServer> server_;
+  Echo echo_;
+  std::jthread serving_;
+};
+
+TEST_F(HttpClientTest, ReadsWholeAnswersHoweverTheyAreFramed) {
+  auto client = connect();
+  for (const char* const path : {"/whole", "/pieces", "/whole"}) {
+    const auto answer = client.ask("POST", path, "body");
+    ASSERT_TRUE(answer.ok()) << to_string(answer.error());
+    EXPECT_EQ(answer->body, std::string("POST ") + path + " body");
+  }
+  const auto whole = client.ask("GET", "/whole", "", {{"X-Any", "1"}});
+  EXPECT_EQ(whole->status, 201);
+}
+
+TEST_F(HttpClientTest, WaitsForAnAnswerThroughSignals) {
+  auto client = connect();
+  const Interruptions interruptions;
+  const auto late = client.ask("GET", "/late", "");
+  ASSERT_TRUE(late.ok()) << to_string(late.error());
+  EXPECT_EQ(late->body, "GET /late ");
 }
 
 TEST(HttpClient, SaysWhenNobodyIsThere) {
