@@ -19,6 +19,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/file.h"
 #include "base/file_place.h"
 
 namespace stemma {
@@ -75,14 +76,14 @@ Result<std::optional<Magic>> begin_of(const std::string& path) {
     return file_failure(path, "stat");
   }
   if (!S_ISREG(status.st_mode)) return refused(path, "not a regular file");
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) return file_failure(path, "open");
+  PosixFiles files;
+  STEMMA_ASSIGN_OR_RETURN(const auto file, files.open(path));
+  if (file->size_bytes() == 0) return std::optional<Magic>();
   Magic begin = {};
-  const ssize_t bytes = ::pread(descriptor, begin.data(), begin.size(), 0);
-  const Error unread = file_failure(path, "read");
-  ::close(descriptor);
-  if (bytes < 0) return unread;
-  return bytes == 0 ? std::optional<Magic>() : begin;
+  const auto size = static_cast<std::size_t>(file->size_bytes());
+  const auto bytes = std::as_writable_bytes(std::span(begin));
+  STEMMA_RETURN_IF_ERROR(file->read_exact(0, bytes.first(std::min(size, bytes.size()))));
+  return std::optional(begin);
 }
 
 // Of any model and version.
