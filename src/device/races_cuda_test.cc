@@ -201,6 +201,22 @@ TEST_F(RacesDeath, MemoryGoesBackBehindItsLastUse) {
   });
 }
 
+TEST_F(RacesDeath, BehindTheLossOfTheGpuNothingIsUsedAnyMore) {
+  CudaStream owner = another_stream();
+  CudaStream other = another_stream();
+  auto memory = device().allocate(4, owner);
+  auto filled = device().make_event();
+  ASSERT_TRUE(memory.ok() && filled.ok() && owner.synchronize().ok());
+  ASSERT_TRUE(other.fill(memory->bytes(), 0, 4).ok());
+  ASSERT_TRUE(other.record(*filled).ok());
+  ASSERT_TRUE(stream().wait_for(*filled).ok());
+  machine().fail_after_kernels(0);
+  ASSERT_TRUE(launch_teams(stream(), true, out()).ok());
+  EXPECT_FALSE(stream().synchronize().ok());
+  memory->release();
+  EXPECT_FALSE(owner.synchronize().ok());
+}
+
 TEST_F(RacesDeath, AnEventOrdersStreams) {
   CudaStream other = another_stream();
   auto event = device().make_event();

@@ -113,7 +113,7 @@ void release_pinned(void* bytes, void*) noexcept {
 Result<bool> CudaEvent::done() const {
   const Lock lock(runtime().mutex());
   runtime().let_time_pass();
-  if (runtime().failed()) return Runtime::broken();
+  if (runtime().failed()) return runtime().broken();
   const simt::Event& event = event_of(raw());
   const bool is_done = runtime().is_done(event.ticket);
   if (is_done) runtime().see(event.clock);
@@ -124,7 +124,7 @@ Status CudaEvent::wait() const {
   const Lock lock(runtime().mutex());
   const simt::Event& event = event_of(raw());
   runtime().run_until([&] { return runtime().is_done(event.ticket); });
-  if (runtime().failed()) return Runtime::broken();
+  if (runtime().failed()) return runtime().broken();
   runtime().see(event.clock);
   return {};
 }
@@ -201,7 +201,7 @@ Status CudaStream::synchronize() {
     return Error{ErrorCode::kUnsupported, "synchronize while a stream records", 0};
   }
   runtime().run_until([&] { return stream.queue.empty(); });
-  if (runtime().failed()) return Runtime::broken();
+  if (runtime().failed()) return runtime().broken();
   runtime().see(stream.clock);
   return {};
 }
@@ -295,7 +295,7 @@ Result<CudaEvent> CudaDevice::make_sleeper() {
 Result<CudaMemory> CudaDevice::allocate(std::size_t size_bytes, CudaStream& stream) {
   if (size_bytes == 0) return CudaMemory();
   const Lock lock(runtime().mutex());
-  if (runtime().failed()) return Runtime::broken();
+  if (runtime().failed()) return runtime().broken();
   runtime().check_used_in_thread();
   STEMMA_CHECK(!stream_of(stream.raw()).recording.has_value(),
                "memory is allocated while a stream records");

@@ -86,6 +86,11 @@ void Runtime::release_stream(Stream* stream) {
   std::erase_if(streams_, [&](const auto& one) { return one.get() == stream; });
 }
 
+Error Runtime::broken() {
+  for (const auto& stream : streams_) see(stream->clock);
+  return {ErrorCode::kInternal, "the emulated GPU has failed", 0};
+}
+
 Status Runtime::may_queue(const char* name) {
   if (failed_) return broken();
   if (of_queueing_.take()) return refused(name, "it is not queued");

@@ -144,7 +144,8 @@ class Runtime {
   std::map<void*, Buffer> pinned_buffers;
 
   bool failed() const { return failed_; }
-  static Error broken() { return {ErrorCode::kInternal, "the emulated GPU has failed", 0}; }
+  // What the host is told of a device that has failed. All that was queued has ended then.
+  Error broken();
   std::int64_t kernels() const { return kernels_; }
   void fail_allocations(const Failures& failures) { of_memory_ = failures; }
   void fail_queueing(const Failures& failures) { of_queueing_ = failures; }
