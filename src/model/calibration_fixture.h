@@ -17,15 +17,17 @@
 
 namespace stemma {
 
-// Files 8 channels of each head beside the model that `runner` computes: every `step`th, from
+inline constexpr std::int32_t kCalibratedChannels = 8;  // of each head
+
+// Files so many channels of each head beside the model that `runner` computes: every `step`th, from
 // another one on in each head. REQUIRES: heads have so many channels.
 inline Status save_calibration_of(const LoadedRunner& runner, const std::string& directory,
                                   std::int32_t step = 1) {
   const ModelConfig& config = runner.config();
   SparseCalibration calibration = {runner.weights_sha256(), config.head_dim, {}};
-  calibration.channels = {config.layers, config.kv_heads, 8, {}};
+  calibration.channels = {config.layers, config.kv_heads, kCalibratedChannels, {}};
   for (std::int64_t head = 0; head < config.layers * config.kv_heads; ++head) {
-    for (std::int32_t i = 0; i < 8; ++i) {
+    for (std::int32_t i = 0; i < kCalibratedChannels; ++i) {
       calibration.channels.channels.push_back(static_cast<std::int32_t>(head) + step * i);
     }
   }

@@ -24,6 +24,8 @@
 #include "device/cuda_fixture.h"
 #include "device/thread_ranks_fixture.h"
 #include "engine/served_model.h"
+#include "model/calibration_fixture.h"
+#include "model/model_runner.h"
 #include "model/random_adapter.h"
 #include "model/random_model.h"
 
@@ -41,6 +43,7 @@ struct Served {
   std::string_view model = "llama2";
   std::string codec = "plain";
   bool disk = false;
+  bool sparse = false;      // rows attend to some tokens
   bool adapter = false;     // placed while it runs; every other request names it
   std::int64_t copies = 1;  // of one prompt
 };
@@ -180,6 +183,7 @@ class FailingGpu : public CudaFixture {
         write_random_model(model_.path(), {.config = config_, .type = WeightType::kBf16}).ok());
     ASSERT_TRUE(
         write_random_adapter(adapter_.path(), {.config = config_, .targets = {"q_proj"}}).ok());
+    if (served.sparse) write_calibration();
     rounds_ = rounds_of(served);
     backend_ = make_cuda_backend(device(), {.deterministic = true});
     const auto life = Life::open(options());
@@ -207,6 +211,7 @@ class FailingGpu : public CudaFixture {
     const std::int64_t ranks = group_or_null == nullptr ? 1 : group_or_null->ranks();
     options.kv_bytes = 12 * page_bytes() / ranks;
     options.windowed_share = 1;
+    if (served_.sparse) options.sparse = SparseOptions{{8, 1, 4}, ""};
     options.tiers.host_bytes = 40 * page_bytes() / ranks;
     options.tiers.codec = served_.codec;
     if (!served_.disk) return options;
@@ -330,9 +335,20 @@ class FailingGpu : public CudaFixture {
   std::vector<std::vector<Asked>> rounds_;
 
  private:
+  void write_calibration() {
+    ThreadPool threads(1);
+    const auto runner = ModelRunner::load(model_.path(), {}, threads);
+    ASSERT_TRUE(runner.ok()) << to_string(runner.error());
+    ASSERT_TRUE(save_calibration_of(**runner, model_.path()).ok());
+  }
+
   std::int64_t page_bytes() const {
     std::int64_t bytes = 0;
     for (KvShape shape : {config_.pool_shape(), config_.windowed_pool_shape()}) {
+      if (served_.sparse) {
+        shape.kind = KvKind::kDoubleSparse;
+        shape.label_channels = kCalibratedChannels;
+      }
       shape.pages = 1;
       shape.page_size = kPageSize;
       shape.dtype = DType::kBF16;
@@ -354,11 +370,12 @@ class OpenedOnFailingGpu : public FailingGpu, public testing::WithParamInterface
 
 class ServedOnFailingGpu : public OpenedOnFailingGpu {};
 
-// Pages of every layer, windowed ones, latent rows that are packed below the device.
+// Pages of every layer, windowed ones, latent rows that are packed below the device, labels.
 std::vector<Served> all_served() {
   return {{.model = "llama2", .disk = true, .adapter = true, .copies = 2},
           {.model = "gemma3"},
-          {.model = "deepseek_v2", .codec = "int8"}};
+          {.model = "deepseek_v2", .codec = "int8"},
+          {.model = "qwen3", .sparse = true}};
 }
 std::vector<Served> some_served() {
   std::vector<Served> all = all_served();
