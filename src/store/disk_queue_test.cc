@@ -205,6 +205,21 @@ TEST(ThreadQueue, WaitsForWhatHangsWhenItIsDestroyed) {
   EXPECT_EQ(target[0], std::byte{0}) << "its answer goes to nobody";
 }
 
+TEST(UringQueue, WhatTheSystemHasNoMemoryForIsTriedUntilItsDeadline) {
+  if (!has_io_uring()) GTEST_SKIP() << "no io_uring is allowed";
+  const MonotonicClock clock;
+  const auto queue = open_queue(DiskIo::kUring, clock, 4);
+  bool refuses = false;
+  std::thread([&] {
+    refuses = refuse_system_call(SYS_io_uring_enter, EAGAIN);
+    if (!refuses) return;
+    const std::int64_t deadline_us = clock.now_us() + 2'000;
+    EXPECT_EQ(queue->run(DiskCall{}, deadline_us), std::nullopt);
+    EXPECT_GE(clock.now_us(), deadline_us);
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+}
+
 // The names of a call and the descriptors of a transfer are its caller's, who has gone.
 TEST(UringQueue, WhatTheSystemNeverTookIsNotHandedOverLater) {
   if (!has_io_uring()) GTEST_SKIP() << "no io_uring is allowed";

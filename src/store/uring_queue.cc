@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -112,8 +113,10 @@ bool UringQueue::wait(std::int64_t deadline_us) {
     reap();
     return true;
   }
-  const bool interrupted = answer >= 0 || answer == -EINTR;
-  return interrupted || left == kWaitMaxUs;
+  // Without memory for it the system takes nothing now, and may in a moment.
+  const bool refused = answer == -EAGAIN && left > 0;
+  if (refused) std::this_thread::yield();
+  return answer >= 0 || answer == -EINTR || refused || left == kWaitMaxUs;
 }
 
 void UringQueue::reap() {
