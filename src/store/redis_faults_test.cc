@@ -394,20 +394,18 @@ class BlackHole {
 };
 
 TEST_F(RedisFaultsTest, ABlackHoleCostsOneConnectTimeoutThenNothing) {
-  constexpr std::int64_t kConnectUs = 30'000;
-  constexpr int kCalls = 1000;
   const BlackHole hole;
   RedisPageStoreOptions options = options_for(hole.url());
-  options.connect_us_max = kConnectUs;
+  options.connect_us_max = 30'000;
   options.breaker.backoff_us = options.breaker.backoff_us_max = 3600LL * 1'000'000;
   const auto store = open_store(options);
   const std::int64_t start_us = clock_.now_us();
   EXPECT_EQ(read(*store, 0, 3), "fff");
-  EXPECT_GE(clock_.now_us() - start_us, kConnectUs);
-  for (int call = 0; call < kCalls; ++call) EXPECT_EQ(read(*store, 0, 3), "fff");
-  EXPECT_LT(clock_.now_us() - start_us, kCalls * kConnectUs / 10) << "they do not wait";
+  EXPECT_GE(clock_.now_us() - start_us, 30'000);
+  for (int call = 0; call < 1000; ++call) EXPECT_EQ(read(*store, 0, 3), "fff");
+  EXPECT_LT(clock_.now_us() - start_us, 10 * 30'000) << "a thousand calls waited for nothing";
   EXPECT_EQ(metric(*store, "connect_failures_total"), 1);
-  EXPECT_EQ(metric(*store, "breaker_refusals_total"), 3 * kCalls);
+  EXPECT_EQ(metric(*store, "breaker_refusals_total"), 3000);
 }
 
 TEST_F(RedisFaultsTest, ACallerInAHurryDoesNotTakeTheServerOut) {
