@@ -113,9 +113,7 @@ class CudaRunnerFixture : public CudaFixture {
 
   // Heavy channels of the model that was written, every `step`th.
   void write_calibration(std::int32_t step = 1) {
-    const auto runner = ModelRunner::load(directory(), {}, threads());
-    ASSERT_TRUE(runner.ok());
-    ASSERT_TRUE(save_calibration_of(**runner, directory(), step).ok());
+    ASSERT_TRUE(save_calibration(directory(), step).ok());
   }
 
   // What runners do to weights from now on.

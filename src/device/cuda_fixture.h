@@ -27,8 +27,7 @@ class CudaFixture : public testing::Test {
  protected:
   void SetUp() override {
     simt::Machine::Options options = machine_options();
-    const bool is_long = long_tests();
-    if (is_long && options.watch == simt::Watch::kSome) options.watch = simt::Watch::kAlways;
+    if (long_tests() && options.watch == simt::Watch::kSome) options.watch = simt::Watch::kAlways;
     emulated_ = EmulatedGpu::start(options);
     if (emulated_ == nullptr && CudaDevice::count() == 0) GTEST_SKIP() << "there is no GPU here";
     auto device = CudaDevice::open(0);

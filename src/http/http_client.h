@@ -32,7 +32,8 @@ class HttpClient {
  public:
   using Headers = std::vector<std::pair<std::string, std::string>>;
 
-  // kIo, with errno, if nobody is there. Each call of the system waits `patience` at most.
+  // kIo, with errno, if nobody is there. Each call of the system waits `patience` at most, from the
+  // last signal on that interrupted it.
   static Result<HttpClient> connect(const HttpAddress& address,
                                     std::chrono::seconds patience = std::chrono::seconds(60));
   HttpClient(HttpClient&& other) noexcept;

@@ -10,8 +10,10 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/thread_pool.h"
 #include "model/config.h"
 #include "model/loaded_runner.h"
+#include "model/model_runner.h"
 #include "model/sparse_calibration.h"
 #include "stemma/result.h"
 
@@ -33,6 +35,13 @@ inline Status save_calibration_of(const LoadedRunner& runner, const std::string&
   }
   return save_sparse_calibration(calibration,
                                  join_path(directory, std::string(kSparseCalibrationFile)));
+}
+
+// The same of the model in that directory.
+inline Status save_calibration(const std::string& directory, std::int32_t step = 1) {
+  ThreadPool threads(1);
+  STEMMA_ASSIGN_OR_RETURN(const auto runner, ModelRunner::load(directory, {}, threads));
+  return save_calibration_of(*runner, directory, step);
 }
 
 }  // namespace stemma

@@ -9,7 +9,6 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 
 #include "base/long_tests_fixture.h"
 #include "embed/embedded_engine.h"

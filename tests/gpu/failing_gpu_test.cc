@@ -37,6 +37,7 @@ using Tokens = std::vector<TokenId>;
 constexpr std::int64_t kPageSize = 4;
 constexpr std::int64_t kOutputs = 4;
 constexpr const char* kAdapter = "adapter";
+constexpr SparseDial kQuarter = {.dense_tokens = 8, .kept_tokens = 1, .kept_of = 4};
 
 // What is served, and what with.
 struct Served {
@@ -183,7 +184,9 @@ class FailingGpu : public CudaFixture {
         write_random_model(model_.path(), {.config = config_, .type = WeightType::kBf16}).ok());
     ASSERT_TRUE(
         write_random_adapter(adapter_.path(), {.config = config_, .targets = {"q_proj"}}).ok());
-    if (served.sparse) write_calibration();
+    if (served.sparse) {
+      ASSERT_TRUE(save_calibration(model_.path()).ok());
+    }
     rounds_ = rounds_of(served);
     backend_ = make_cuda_backend(device(), {.deterministic = true});
     const auto life = Life::open(options());
@@ -211,7 +214,7 @@ class FailingGpu : public CudaFixture {
     const std::int64_t ranks = group_or_null == nullptr ? 1 : group_or_null->ranks();
     options.kv_bytes = 12 * page_bytes() / ranks;
     options.windowed_share = 1;
-    if (served_.sparse) options.sparse = SparseOptions{{8, 1, 4}, ""};
+    if (served_.sparse) options.sparse = SparseOptions{kQuarter, ""};
     options.tiers.host_bytes = 40 * page_bytes() / ranks;
     options.tiers.codec = served_.codec;
     if (!served_.disk) return options;
@@ -335,13 +338,6 @@ class FailingGpu : public CudaFixture {
   std::vector<std::vector<Asked>> rounds_;
 
  private:
-  void write_calibration() {
-    ThreadPool threads(1);
-    const auto runner = ModelRunner::load(model_.path(), {}, threads);
-    ASSERT_TRUE(runner.ok()) << to_string(runner.error());
-    ASSERT_TRUE(save_calibration_of(**runner, model_.path()).ok());
-  }
-
   std::int64_t page_bytes() const {
     std::int64_t bytes = 0;
     for (KvShape shape : {config_.pool_shape(), config_.windowed_pool_shape()}) {

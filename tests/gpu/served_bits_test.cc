@@ -85,10 +85,7 @@ TEST_P(ServedFamilies, BitsAreThoseOfAnEmptyCacheAndOneRequestAtATime) {
 
 TEST_F(ServedBits, OfSparseRowsAreThoseOfAnEmptyCacheToo) {
   write_model("llama2");
-  ThreadPool threads(1);
-  const auto runner = ModelRunner::load(directory(), {}, threads);
-  ASSERT_TRUE(runner.ok());
-  ASSERT_TRUE(save_calibration_of(**runner, directory()).ok());
+  ASSERT_TRUE(save_calibration(directory()).ok());
   const SparseDial quarter = {.dense_tokens = 32, .kept_tokens = 1, .kept_of = 4};
   const Outcome cold = run({.cache = "none", .concurrency = 1, .dial = quarter});
   const Outcome warm = run({.page_size = 4, .chunk_tokens = 33, .dial = quarter});
