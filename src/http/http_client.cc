@@ -55,6 +55,17 @@ int connect_to(const addrinfo& address, std::chrono::seconds patience) {
   return -1;
 }
 
+using AnswerParser = beast_http::response_parser<beast_http::string_body>;
+
+// Whether an answer that does not say how long it is is whole now that the connection is at its
+// end.
+bool ends_with_connection(AnswerParser& parser) {
+  if (!parser.is_header_done()) return false;
+  boost::system::error_code error;
+  parser.put_eof(error);
+  return !error && parser.is_done();
+}
+
 bool is_bracketed(std::string_view host) {
   return host.starts_with('[') && host.ends_with(']');
 }
@@ -127,7 +138,7 @@ Result<HttpResponse> HttpClient::ask(std::string_view method, std::string_view p
 }
 
 Result<HttpResponse> HttpClient::read_answer() {
-  beast_http::response_parser<beast_http::string_body> parser;
+  AnswerParser parser;
   parser.eager(true);
   parser.body_limit(std::uint64_t{1} << 30);
   std::string unread;
@@ -135,9 +146,13 @@ Result<HttpResponse> HttpClient::read_answer() {
   while (!parser.is_done()) {
     const ssize_t got =
         uninterrupted([&] { return ::recv(socket_, piece.data(), piece.size(), 0); });
-    if (got <= 0) return io_error(host_ + ": the answer broke off");
-    unread.append(piece.data(), static_cast<std::size_t>(got));
+    if (got < 0) return io_error(host_ + ": the answer broke off");
     boost::system::error_code error;
+    if (got == 0) {
+      if (ends_with_connection(parser)) break;
+      return Error{ErrorCode::kIo, host_ + ": the answer broke off"};
+    }
+    unread.append(piece.data(), static_cast<std::size_t>(got));
     const std::size_t used =
         parser.put(boost::asio::const_buffer(unread.data(), unread.size()), error);
     unread.erase(0, used);

@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read_until.hpp>
+#include <boost/asio/write.hpp>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "base/interruptions_fixture.h"
@@ -84,6 +89,39 @@ TEST_F(HttpClientTest, WaitsForAnAnswerThroughSignals) {
   const auto late = client.ask("GET", "/late", "");
   ASSERT_TRUE(late.ok()) << to_string(late.error());
   EXPECT_EQ(late->body, "GET /late ");
+}
+
+// What a client says of a server that sends `bytes` for whatever it is asked, and goes.
+Result<HttpResponse> ask_who_sends(std::string bytes) {
+  using boost::asio::ip::tcp;
+  boost::asio::io_context context;
+  tcp::acceptor acceptor(context, {boost::asio::ip::address_v4::loopback(), 0});
+  const std::jthread server([&] {
+    tcp::socket asked = acceptor.accept();
+    std::string request;
+    boost::asio::read_until(asked, boost::asio::dynamic_buffer(request), "\r\n\r\n");
+    boost::asio::write(asked, boost::asio::buffer(bytes));
+  });
+  auto client =
+      std::move(HttpClient::connect({"127.0.0.1", acceptor.local_endpoint().port()})).value();
+  return client.ask("GET", "/", "");
+}
+
+TEST(HttpClient, ReadsAnAnswerToItsEndThatDoesNotSayHowLongItIs) {
+  const auto answer = ask_who_sends("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end");
+  ASSERT_TRUE(answer.ok()) << to_string(answer.error());
+  EXPECT_EQ(answer->body, "to the end");
+}
+
+TEST(HttpClient, AnswersThatBreakOffAreErrors) {
+  for (const char* const broken :
+       {"", "HTTP/1.1 200 OK\r\nContent-", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort"}) {
+    const auto answer = ask_who_sends(broken);
+    ASSERT_FALSE(answer.ok()) << broken;
+    EXPECT_EQ(answer.error().code, ErrorCode::kIo) << broken;
+    EXPECT_EQ(answer.error().sys_errno, 0) << broken;
+    EXPECT_NE(answer.error().detail.find("broke off"), std::string::npos) << broken;
+  }
 }
 
 TEST(HttpClient, SaysWhenNobodyIsThere) {
