@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -19,14 +20,6 @@ namespace stemma {
 namespace {
 
 constexpr int kCapabilityMin = 80;
-
-Status status_of(const char* what, cudaError_t error) {
-  if (error == cudaSuccess) return {};
-  static_cast<void>(cudaGetLastError());  // not the next call's
-  const ErrorCode code =
-      error == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kInternal;
-  return Error{code, std::string(what) + ": " + cudaGetErrorString(error), 0};
-}
 
 // While it lives, what the thread does has nothing to do with recordings of other threads. By
 // default a thread that waits or asks for memory while another one records in CUDA's strictest
@@ -279,6 +272,14 @@ bool can_begin_early() {
 
 std::int64_t team_shared_bytes_max() {
   return launch_traits().team_shared_bytes;
+}
+
+Status status_of(std::string_view what, cudaError_t error) {
+  if (error == cudaSuccess) return {};
+  static_cast<void>(cudaGetLastError());
+  const ErrorCode code =
+      error == cudaErrorMemoryAllocation ? ErrorCode::kOutOfMemory : ErrorCode::kInternal;
+  return Error{code, std::string(what) + ": " + cudaGetErrorString(error), 0};
 }
 
 int CudaDevice::count() noexcept {

@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include <string>
+#include <string_view>
 
 #define STEMMA_KERNEL __global__ void
 #define STEMMA_ON_DEVICE __device__ __forceinline__
@@ -229,19 +230,20 @@ bool can_begin_early();
 // 0 where there is no device.
 std::int64_t team_shared_bytes_max();
 
+// What a call of the runtime gave, with its name and the runtime's words: kOutOfMemory or
+// kInternal. The next call does not see the error.
+Status status_of(std::string_view what, cudaError_t error);
+
 // Without it a kernel comes to the device when it is launched first, which may wait for all that
 // the device does, and is no business of a stream that records.
 template <typename... Parameters>
 Status load_kernel(void (*kernel)(Parameters...)) {
   cudaFuncAttributes attributes = {};
-  const cudaError_t error =
-      cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel));
-  if (error == cudaSuccess) return {};
-  static_cast<void>(cudaGetLastError());  // not the next call's
-  return Error{ErrorCode::kInternal, std::string("a kernel: ") + cudaGetErrorString(error), 0};
+  return status_of("a kernel",
+                   cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)));
 }
 
-// Queues a kernel. kInternal with the runtime's words if it cannot be launched.
+// Queues a kernel; as status_of if it cannot be launched.
 template <typename... Parameters, typename... Arguments>
 Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
               void (*kernel)(Parameters...), Arguments... arguments) {
@@ -268,9 +270,7 @@ Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
   }
   if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
   if (error == cudaSuccess) return {};
-  static_cast<void>(cudaGetLastError());  // not the next call's
-  return Error{ErrorCode::kInternal,
-               std::string("kernel ") + name + ": " + cudaGetErrorString(error), 0};
+  return status_of(std::string("kernel ") + name, error);
 }
 
 }  // namespace stemma
