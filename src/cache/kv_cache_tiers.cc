@@ -65,7 +65,7 @@ void KvCache::settle(std::int64_t deadline_us) {
   for (bool all = false; clock_.now_us() < deadline_us;) {
     tiering_->poll();
     if (!all) all = tiering_->settle_more();
-    if (all && !tiering_->underway() && !tiering_->removing()) break;
+    if (all && !tiering_->underway() && !tiering_->removing_before_end()) break;
     tiering_->wait_landed(kNap);
   }
   tiering_->end_settling();

@@ -184,6 +184,16 @@ void Purges::advance() {
   }
 }
 
+bool Purges::gets_on() const {
+  std::uint64_t unconfirmed = 0;
+  for (const auto& [id, purge] : purges_) unconfirmed |= purge.stores;
+  for (std::size_t i = 0; i < stores_.size(); ++i) {
+    const bool is_asked = (unconfirmed & bit_of(static_cast<int>(i))) != 0;
+    if (is_asked && stores_[i].failures == 0) return true;
+  }
+  return false;
+}
+
 // The oldest one that waits for no copy: behind the one that failed last, as long as there is one,
 // so that it keeps no other waiting.
 void Purges::ask(int store) {

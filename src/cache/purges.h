@@ -87,6 +87,8 @@ class Purges {
   bool was_added(PurgeId id) const noexcept { return id.valid() && id.value() < next_id_; }
   // Purges that not every store has confirmed.
   std::int64_t pending() const noexcept { return pending_; }
+  // Whether a store that did not fail when it was asked last is still to confirm one.
+  bool gets_on() const;
 
  private:
   struct Purge {

@@ -74,6 +74,8 @@ class Removals {
 
   // Pages that are not known to be gone from every store.
   std::int64_t pages() const noexcept { return pages_left_; }
+  // Whether a store that did not fail when it was asked last is still to be rid of one.
+  bool gets_on() const;
 
  private:
   static constexpr std::int64_t kPagesMax = 1 << 16;

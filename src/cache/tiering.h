@@ -137,6 +137,9 @@ class Tiering {
   void quarantine_all(NamespaceId ns);
   // Whether stores may still have pages that are in quarantine, or were purged.
   bool removing() const noexcept { return removals_.pages() > 0 || purges_.pending() > 0; }
+  // The same, where an end of life is to wait for them: not for stores that fail, as long as a file
+  // tells the next life of it.
+  bool removing_before_end() const;
 
   // Whether another purge of these can be remembered until every store has confirmed it.
   bool can_purge(std::span<const NamespaceFamily> namespaces) const {
@@ -189,6 +192,7 @@ class Tiering {
     friend bool operator==(const UnconfirmedMark&, const UnconfirmedMark&) = default;
   };
   UnconfirmedMark unconfirmed_mark() const;
+  bool is_more(const UnconfirmedMark& mark) const;
   Unconfirmed unconfirmed() const;
   void restore_unconfirmed();
   template <typename Restore>

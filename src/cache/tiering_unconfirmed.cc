@@ -99,10 +99,19 @@ void Tiering::keep_unconfirmed() {
   if (purge_file_or_null_ == nullptr) return;
   const UnconfirmedMark mark = unconfirmed_mark();
   if (mark == kept_mark_) return;
-  const bool is_more = !kept_mark_.has_value() || mark.additions != kept_mark_->additions ||
-                       mark.wrong_shared_changes != kept_mark_->wrong_shared_changes ||
-                       (mark.host_file_stays && !kept_mark_->host_file_stays);
-  if (clock_.now_us() >= (is_more ? keep_again_us_ : keep_less_us_)) write_unconfirmed();
+  if (clock_.now_us() >= (is_more(mark) ? keep_again_us_ : keep_less_us_)) write_unconfirmed();
+}
+
+// Than the file says.
+bool Tiering::is_more(const UnconfirmedMark& mark) const {
+  return !kept_mark_.has_value() || mark.additions != kept_mark_->additions ||
+         mark.wrong_shared_changes != kept_mark_->wrong_shared_changes ||
+         (mark.host_file_stays && !kept_mark_->host_file_stays);
+}
+
+bool Tiering::removing_before_end() const {
+  const bool is_told = purge_file_or_null_ != nullptr && !is_more(unconfirmed_mark());
+  return removing() && (!is_told || removals_.gets_on() || purges_.gets_on());
 }
 
 void Tiering::write_unconfirmed() {

@@ -74,6 +74,14 @@ class UnconfirmedTest : public HeldCopies {
   void end_removals() {
     end_jobs([](const Transfer& job) { return job.kind == TransferKind::kRemove; });
   }
+  // How long an end of life waits, of kSettleUs.
+  std::int64_t settling_us() {
+    tiers->lanes().clock_or_null = &clock;
+    const std::int64_t begun_us = clock.now_us();
+    kv->settle(begun_us + kSettleUs);
+    tiers->lanes().clock_or_null = nullptr;
+    return clock.now_us() - begun_us;
+  }
   static PurgeOutcome failed() { return {.status = Error{ErrorCode::kIo, "it is down"}}; }
 
   CachedText text_of(const std::vector<TokenId>& tokens) {
@@ -87,6 +95,8 @@ class UnconfirmedTest : public HeldCopies {
     kv->copy_text(*kv->begin(ns, asked), text);
     return text;
   }
+
+  static constexpr std::int64_t kSettleUs = kDeadlineUs / 2;
 
   TempDirectory directory;
   std::string path = directory.file("purges");
@@ -109,6 +119,35 @@ TEST_F(UnconfirmedTest, APurgeOutlivesAnEnd) {
 }
 
 // Before any store is asked for it.
+TEST_F(UnconfirmedTest, AnEndWaitsForNoStoreThatFails) {
+  begin_life();
+  ASSERT_TRUE(kv->purge({}).ok());
+  poll();
+  end_purges(failed());
+  poll();
+  EXPECT_EQ(settling_us(), 0);
+  begin_next_life();
+  EXPECT_EQ(jobs(TransferKind::kPurge).size(), 1u);
+}
+
+TEST_F(UnconfirmedTest, AnEndWaitsForAStoreThatMayConfirm) {
+  begin_life();
+  ASSERT_TRUE(kv->purge({}).ok());
+  poll();
+  EXPECT_GE(settling_us(), kSettleUs) << "it has not been heard of";
+  end_purges({.pages = 5, .status = Error{ErrorCode::kDeadline, "more is to be done"}});
+  EXPECT_GE(settling_us(), kSettleUs) << "it gets on";
+}
+
+TEST_F(UnconfirmedTest, WithoutAFileAnEndWaitsForStoresThatFailToo) {
+  open(64);
+  ASSERT_TRUE(kv->purge({}).ok());
+  poll();
+  end_purges(failed());
+  poll();
+  EXPECT_GE(settling_us(), kSettleUs);
+}
+
 TEST_F(UnconfirmedTest, APurgeOutlivesAKillFromWhenItIsAskedFor) {
   begin_life();
   const NamespaceFamily family = family_of(digest_of(1));

@@ -6,8 +6,10 @@
 // Not here:   lanes that move bytes (transfer_lanes).
 #pragma once
 
+#include <chrono>
 #include <deque>
 
+#include "base/clock.h"
 #include "tier/transfer_lanes.h"
 
 namespace stemma {
@@ -21,7 +23,8 @@ class HeldLanes final : public TransferLanes {
     done.pop_front();
     return job;
   }
-  void wait_done(std::chrono::microseconds) override {
+  void wait_done(std::chrono::microseconds time) override {
+    if (clock_or_null != nullptr) clock_or_null->advance_us(time.count());
     while (ends_when_waited_for && !posted.empty()) end_next(PageVerdict::kDone);
   }
   bool wait_layer(Transfer&, std::int64_t) override { return false; }
@@ -40,6 +43,7 @@ class HeldLanes final : public TransferLanes {
   }
 
   bool ends_when_waited_for = false;
+  FakeClock* clock_or_null = nullptr;  // on which waiting takes as long as it may
   std::deque<Transfer*> posted;
   std::deque<Transfer*> done;
 };
