@@ -33,8 +33,16 @@ if(STEMMA_ENABLE_CUDA)
   find_path(STEMMA_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   add_custom_target(gpu_tests)  # every ROOM_cuda_test
 endif()
+# What the emulated GPU runs, and it itself: a product and a sum that are fused are one instruction here, where it is to be had,
+# not a call.
+set(STEMMA_SIMT_OPTIONS)
 if(STEMMA_TESTS)
   find_package(Boost 1.81 REQUIRED COMPONENTS context)
+  include(CheckCXXSourceRuns)
+  check_cxx_source_runs("int main() { return __builtin_cpu_supports(\"fma\") ? 0 : 1; }" STEMMA_HAS_FMA)
+  if(STEMMA_HAS_FMA)
+    set(STEMMA_SIMT_OPTIONS -mfma)
+  endif()
 endif()
 
 # Sources that include each of `kernels`, for the C++ compiler.
@@ -44,6 +52,7 @@ function(stemma_simt_sources room variable)
     get_filename_component(stem ${kernel} NAME_WE)
     set(source ${CMAKE_BINARY_DIR}/simt/${room}_${stem}.cc)
     file(GENERATE OUTPUT ${source} CONTENT "#include \"${room}/${stem}.cu\"\n")
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${STEMMA_SIMT_OPTIONS})
     if(STEMMA_SIMT_RACES)  # device/simt_accesses.cc has what the compiler calls
       set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -fsanitize=thread)
     endif()
@@ -187,7 +196,8 @@ function(stemma_cuda_room name)
       stemma_simt_sources(${name} sources ${shared})
       add_library(stemma_${name}_simt STATIC ${emulation} ${sources} ${host})
       target_link_libraries(stemma_${name}_simt PUBLIC stemma_${name} Boost::context)
-      set_property(SOURCE ${emulation} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)  # their loops are vectors
+      set_property(SOURCE ${emulation} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>  # their loops are vectors
+                   ${STEMMA_SIMT_OPTIONS})
       if(STEMMA_SIMT_RACES)
         target_compile_definitions(stemma_${name}_simt PRIVATE STEMMA_SIMT_RACES=1)
       endif()

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "device/simt.h"
+#include "device/simt_warp.h"
 #include "device/simt_warpgroup.h"
 
 #define STEMMA_KERNEL void
@@ -68,7 +69,7 @@ const simt::Slot* of_all_lanes(const T& value, const simt::Site& site) {
   static_assert(sizeof(T) <= sizeof(simt::Slot));
   simt::Slot* const slots = simt::exchange_slots();
   std::memcpy(&slots[lane_index()], &value, sizeof(T));
-  simt::gather_warp(site);
+  simt::gather_warp(site, [] {});
   return slots;
 }
 template <typename T>
@@ -176,71 +177,23 @@ void wait_copies() {
   simt::wait_copies(kPending);
 }
 
-// Element `column` of the row that lane `lane` named.
-inline std::uint32_t matrix_element(const simt::Slot* rows, int lane, int column) {
-  const auto* const row = slot_as<const std::uint16_t*>(rows[lane]);
-  return row[column];
-}
 inline void load_matrices(std::uint32_t (&r)[4], const void* row, STEMMA_SITE) {
   simt::check_matrix_row(row);
-  const simt::Slot* const rows = of_all_lanes(row, site);
-  const int line = lane_index() / 4;
-  const int column = lane_index() % 4 * 2;
-  for (int j = 0; j < 4; ++j) {
-    r[j] = matrix_element(rows, j * 8 + line, column) |
-           matrix_element(rows, j * 8 + line, column + 1) << 16;
-  }
-  simt::wait_for_warp(site);  // what the rows hold may change now
+  simt::load_matrices({row, r, false}, site);
 }
 inline void load_matrices_transposed(std::uint32_t (&r)[4], const void* row, STEMMA_SITE) {
   simt::check_matrix_row(row);
-  const simt::Slot* const rows = of_all_lanes(row, site);
-  const int column = lane_index() / 4;
-  const int line = lane_index() % 4 * 2;
-  for (int j = 0; j < 4; ++j) {
-    r[j] = matrix_element(rows, j * 8 + line, column) |
-           matrix_element(rows, j * 8 + line + 1, column) << 16;
-  }
-  simt::wait_for_warp(site);
+  simt::load_matrices({row, r, true}, site);
 }
 
-// One lane's part of a and b.
-struct ProductPart {
-  std::uint32_t a[4];
-  std::uint32_t b[2];
-};
 template <typename T>
-float half_of(std::uint32_t word, int half) {
-  return to_float(T{static_cast<std::uint16_t>(word >> (16 * half))});
+float widened(std::uint16_t bits) {
+  return to_float(T{bits});
 }
-// a(row, k) and b(k, column) as the lanes hold them (PTX ISA, "Matrix fragments for mma.m16n8k16").
-template <typename T>
-float left_element(const simt::Slot* parts, int row, int k) {
-  const auto part = slot_as<ProductPart>(parts[row % 8 * 4 + k % 8 / 2]);
-  return half_of<T>(part.a[(row >= 8 ? 1 : 0) + (k >= 8 ? 2 : 0)], k % 2);
-}
-template <typename T>
-float right_element(const simt::Slot* parts, int k, int column) {
-  const auto part = slot_as<ProductPart>(parts[column * 4 + k % 8 / 2]);
-  return half_of<T>(part.b[k >= 8 ? 1 : 0], k % 2);
-}
-
 template <typename T>
 void multiply_add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   STEMMA_SITE) {
-  ProductPart part;
-  std::copy(a, a + 4, part.a);
-  std::copy(b, b + 2, part.b);
-  const simt::Slot* const parts = of_all_lanes(part, site);
-  for (int i = 0; i < 4; ++i) {
-    const int row = lane_index() / 4 + (i >= 2 ? 8 : 0);
-    const int column = lane_index() % 4 * 2 + i % 2;
-    float sum = d[i];
-    for (int k = 0; k < 16; ++k) {
-      sum = std::fma(left_element<T>(parts, row, k), right_element<T>(parts, k, column), sum);
-    }
-    d[i] = sum;
-  }
+  simt::multiply_matrices({{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, d}, widened<T>, site);
 }
 
 inline std::int64_t team_shared_bytes_max() {

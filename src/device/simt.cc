@@ -176,8 +176,9 @@ void meet_and(Meeting& meeting, const Work& work) {
 // Elsewhere a GPU may wait for ever, or take one for the other.
 void check_site(const Site& site, Meeting& meeting) {
   if (meeting.come == 0) meeting.site = site;
+  const char* const first = meeting.site.file_name();
   STEMMA_CHECK(meeting.site.line() == site.line() && meeting.site.column() == site.column() &&
-                   std::strcmp(meeting.site.file_name(), site.file_name()) == 0,
+                   (first == site.file_name() || std::strcmp(first, site.file_name()) == 0),
                "threads meet at different places of the code");
 }
 
@@ -355,10 +356,10 @@ void wait_for_warp(const Site& site) {
   meet_and_order(self.warp->meeting, self.place.thread / kWarp * kWarp);
 }
 
-void gather_warp(const Site& site) {
+void gather_warp(const Site& site, FunctionRef<void()> work) {
   Meeting& meeting = current().warp->meeting;
   check_site(site, meeting);
-  meet(meeting);
+  meet_and(meeting, work);
 }
 
 std::uint32_t add_to_shared(std::uint32_t* to, std::uint32_t value) {

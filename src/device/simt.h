@@ -24,6 +24,7 @@
 #include <functional>
 #include <source_location>
 
+#include "base/function_ref.h"
 #include "stemma/result.h"
 
 namespace stemma::simt {
@@ -58,8 +59,9 @@ const Here& here();
 void await_turn();
 void wait_for_team(const Site& site);
 void wait_for_warp(const Site& site);
-// As wait_for_warp, but what lanes did before is not ordered with what others do behind it.
-void gather_warp(const Site& site);
+// As wait_for_warp, but what lanes did before is not ordered with what others do behind it. The
+// lane that comes last does `work`, before the others go on.
+void gather_warp(const Site& site, FunctionRef<void()> work);
 // Adds to a number of the team's shared memory, at once; what it was before.
 std::uint32_t add_to_shared(std::uint32_t* to, std::uint32_t value);
 // The warp's slots of the next exchange. A lane writes its own, waits for the warp, and reads the
