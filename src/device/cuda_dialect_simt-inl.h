@@ -66,18 +66,11 @@ inline void warp_barrier(STEMMA_SITE) {
 // What every lane of the warp has of `value`; valid until the lane's next exchange but one.
 template <typename T>
 const simt::Slot* of_all_lanes(const T& value, const simt::Site& site) {
-  static_assert(sizeof(T) <= sizeof(simt::Slot));
-  simt::Slot* const slots = simt::exchange_slots();
-  std::memcpy(&slots[lane_index()], &value, sizeof(T));
+  const simt::Slot* const slots = simt::show(value);
   simt::gather_warp(site, [] {});
   return slots;
 }
-template <typename T>
-T slot_as(const simt::Slot& slot) {
-  T value;
-  std::memcpy(&value, &slot, sizeof(T));
-  return value;
-}
+using simt::slot_as;
 
 template <typename T>
 T shuffle(T value, int lane, STEMMA_SITE) {
@@ -178,11 +171,9 @@ void wait_copies() {
 }
 
 inline void load_matrices(std::uint32_t (&r)[4], const void* row, STEMMA_SITE) {
-  simt::check_matrix_row(row);
   simt::load_matrices({row, r, false}, site);
 }
 inline void load_matrices_transposed(std::uint32_t (&r)[4], const void* row, STEMMA_SITE) {
-  simt::check_matrix_row(row);
   simt::load_matrices({row, r, true}, site);
 }
 

@@ -26,7 +26,6 @@ namespace stemma::simt {
 
 namespace {
 
-constexpr int kWarp = 32;
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kGuardBytes = 256;

@@ -21,6 +21,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <source_location>
 
@@ -42,10 +43,19 @@ struct Here {
   std::byte* shared = nullptr;
 };
 
+inline constexpr int kWarp = 32;
+
 // What a lane shows the others.
 struct Slot {
   alignas(8) std::byte bytes[32];
 };
+template <typename T>
+T slot_as(const Slot& slot) {
+  static_assert(sizeof(T) <= sizeof(Slot));
+  T value;
+  std::memcpy(static_cast<void*>(&value), slot.bytes, sizeof(T));
+  return value;
+}
 
 struct Grid {
   std::array<std::int64_t, 3> teams = {1, 1, 1};
@@ -67,6 +77,14 @@ std::uint32_t add_to_shared(std::uint32_t* to, std::uint32_t value);
 // The warp's slots of the next exchange. A lane writes its own, waits for the warp, and reads the
 // others' until its next exchange but one.
 Slot* exchange_slots();
+// These slots, of which the lane's own has `value`. REQUIRES: the lane waits for the warp next.
+template <typename T>
+const Slot* show(const T& value) {
+  static_assert(sizeof(T) <= sizeof(Slot));
+  Slot* const slots = exchange_slots();
+  std::memcpy(slots[here().thread % kWarp].bytes, &value, sizeof(T));
+  return slots;
+}
 // Sixteen bytes or four, done at wait_copies; zeros from nullptr.
 void copy_later(void* shared, const void* global_or_null, std::size_t bytes);
 void commit_copies();

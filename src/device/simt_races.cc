@@ -94,7 +94,7 @@ void RaceTrace::end_host(const void* begin) {
 // What was known of these bytes is forgotten; `writer` was the last.
 void RaceTrace::clear(std::uintptr_t begin, std::size_t size_bytes, const Actor& writer) {
   each_known(begin, size_bytes, [&](Cell* cells, std::size_t count, std::uintptr_t) {
-    std::fill_n(cells, count, Cell{writer, {}, 0});
+    std::fill_n(cells, count, Cell{writer, {}, false});
   });
 }
 
@@ -239,9 +239,9 @@ void RaceTrace::note_one(Cell& cell, const Actor& actor, Access access, std::uin
   if (at - shared_ < shared_bytes_ && cell.write.run != run_ && cell.reads[0].run != run_) {
     cell = {};
   }
-  const bool both_add = access == Access::kAdd && cell.adds != 0;
+  const bool both_add = access == Access::kAdd && cell.adds;
   if (!both_add && !is_ordered(cell.write)) {
-    fail(cell.write, cell.adds != 0 ? "added to" : "wrote", actor, access, at);
+    fail(cell.write, cell.adds ? "added to" : "wrote", actor, access, at);
   }
   if (access == Access::kRead) {
     const bool first = is_ordered(cell.reads[0]);
@@ -252,7 +252,7 @@ void RaceTrace::note_one(Cell& cell, const Actor& actor, Access access, std::uin
   for (const Actor& read : cell.reads) {
     if (!is_ordered(read)) fail(read, "read", actor, access, at);
   }
-  cell = {actor, {}, access == Access::kAdd ? 1u : 0u};
+  cell = {actor, {}, access == Access::kAdd};
 }
 
 void RaceTrace::fail_unwritten(const Actor& actor, std::uintptr_t at) const {

@@ -30,12 +30,10 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -100,22 +98,15 @@ class RaceTrace {
     std::uint16_t thread = 0;
     std::uint16_t clock = 0;
     std::uint32_t code = 0;  // the address' distance from where the program begins
+
+    friend bool operator==(const Actor&, const Actor&) = default;
   };
-  // Compared and copied as words: most of the time goes into that.
-  struct alignas(std::uint64_t) Cell {
+  struct Cell {
     Actor write;
     std::array<Actor, 2> reads;
-    std::uint32_t adds = 0;  // 1: the write
+    bool adds = false;  // the write
 
-    friend bool operator==(const Cell& a, const Cell& b) noexcept {
-      using Words = std::array<std::uint64_t, sizeof(Cell) / sizeof(std::uint64_t)>;
-      static_assert(std::has_unique_object_representations_v<Cell>);
-      const auto these = std::bit_cast<Words>(a);
-      const auto those = std::bit_cast<Words>(b);
-      std::uint64_t others = 0;
-      for (std::size_t i = 0; i < these.size(); ++i) others |= these[i] ^ those[i];
-      return others == 0;
-    }
+    friend bool operator==(const Cell&, const Cell&) = default;
   };
   struct Work {
     std::uint32_t first_run;

@@ -10,21 +10,12 @@ namespace stemma::simt {
 
 namespace {
 
-constexpr int kLanes = 32;
 constexpr int kRows = 16;     // of a and d
 constexpr int kDepth = 16;    // what is summed over
 constexpr int kColumns = 8;   // of b and d
 constexpr int kElements = 8;  // of a row of a matrix that is loaded
 
-template <typename T>
-T part_of(const Slot* slots, int lane) {
-  static_assert(sizeof(T) <= sizeof(Slot));
-  T part;
-  std::memcpy(static_cast<void*>(&part), slots[lane].bytes, sizeof(T));
-  return part;
-}
-
-using Matrices = std::array<std::array<std::uint16_t, kElements>, kLanes>;
+using Matrices = std::array<std::array<std::uint16_t, kElements>, kWarp>;
 
 std::uint32_t pair_of(std::uint16_t low, std::uint16_t high) {
   return low | std::uint32_t{high} << 16;
@@ -41,13 +32,13 @@ void note_read(const void* row, int line, int first_thread, const void* code) {
 // What lies in shared memory is read as if by lanes from `first_thread` on, at `code`.
 void load(const Slot* slots, int first_thread, const void* code) {
   Matrices rows;
-  for (int line = 0; line < kLanes; ++line) {
-    const void* const row = part_of<WarpLoad>(slots, line).row;
+  for (int line = 0; line < kWarp; ++line) {
+    const void* const row = slot_as<WarpLoad>(slots[line]).row;
     note_read(row, line, first_thread, code);
     std::memcpy(&rows[static_cast<std::size_t>(line)], row, sizeof(rows[0]));
   }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const auto part = part_of<WarpLoad>(slots, lane);
+  for (int lane = 0; lane < kWarp; ++lane) {
+    const auto part = slot_as<WarpLoad>(slots[lane]);
     const auto eighth = static_cast<std::size_t>(lane / 4);
     const auto pair = static_cast<std::size_t>(lane % 4 * 2);
     for (std::size_t j = 0; j < 4; ++j) {
@@ -67,8 +58,8 @@ void multiply(const Slot* slots, float (*widen)(std::uint16_t)) {
   const auto high = [&](std::uint32_t pair) {
     return widen(static_cast<std::uint16_t>(pair >> 16));
   };
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const auto product = part_of<WarpProduct>(slots, lane);
+  for (int lane = 0; lane < kWarp; ++lane) {
+    const auto product = slot_as<WarpProduct>(slots[lane]);
     const int line = lane / 4;
     const int pair = lane % 4 * 2;
     for (int i = 0; i < 4; ++i) {
@@ -91,35 +82,27 @@ void multiply(const Slot* slots, float (*widen)(std::uint16_t)) {
       }
     }
   }
-  for (int lane = 0; lane < kLanes; ++lane) {
-    float* const sums = part_of<WarpProduct>(slots, lane).d;
+  for (int lane = 0; lane < kWarp; ++lane) {
+    float* const sums = slot_as<WarpProduct>(slots[lane]).d;
     for (int i = 0; i < 4; ++i) sums[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
   }
-}
-
-// The slots of the warp's next exchange, of which the running lane's has `part`.
-template <typename T>
-const Slot* show(const T& part) {
-  static_assert(sizeof(T) <= sizeof(Slot));
-  Slot* const slots = exchange_slots();
-  std::memcpy(slots[here().thread % kLanes].bytes, &part, sizeof(T));
-  return slots;
 }
 
 }  // namespace
 
 // What the rows hold may change when all have come.
 void load_matrices(const WarpLoad& part, const Site& site) {
+  check_matrix_row(part.row);
   const Slot* const slots = show(part);
   const int thread = here().thread;
-  const int first = thread / kLanes * kLanes;
+  const int first = thread / kWarp * kWarp;
   const void* const code = __builtin_return_address(0);
   gather_warp(site, [&] {
     load(slots, first, code);
     RaceTrace* const races = running_trace();
     if (races == nullptr) return;
     races->set_thread(thread);
-    races->meet(first, kLanes);
+    races->meet(first, kWarp);
   });
 }
 

@@ -3,7 +3,7 @@
 //
 // Thread:     threads of one team, of which one runs at a time.
 // Memory:     two kilobytes of the stack.
-// Cost:       microseconds for a product of 16 by 8 by 16.
+// Cost:       of a product 384 numbers widened and 2,048 fused additions.
 // Not here:   who waits for whom (simt.h), the functions of kernels (cuda_dialect_simt-inl.h),
 //             products of four warps (simt_warpgroup.h).
 #pragma once
