@@ -33,20 +33,24 @@ function(stemma_precompile name)
   target_link_libraries(${name} PRIVATE stemma_flags ${PRE_LIBS})
   target_compile_options(${name} PRIVATE ${PRE_OPTIONS})
   target_precompile_headers(${name} PRIVATE ${PRE_HEADERS})
+  stemma_cache_precompiled(${name})
   if(STEMMA_CCACHE)
     stemma_sum_precompiled_headers(${name} "${PRE_HEADERS}" "${PRE_LIBS}")
   endif()
 endfunction()
 
-# A target takes the headers that the library `from` has. A compiler cache is told that it may keep what used such headers:
-# they depend neither on the time nor on what targets define.
+# A target takes the headers that the library `from` has.
 function(stemma_use_precompiled name from)
+  stemma_cache_precompiled(${name})
+  target_precompile_headers(${name} REUSE_FROM ${from})
+endfunction()
+
+# A compiler cache is told that it may keep what used precompiled headers: they depend neither on the time nor on what targets
+# define.
+function(stemma_cache_precompiled name)
   if(STEMMA_CCACHE)
     set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER
       "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;CCACHE_PCH_EXTSUM=1;${STEMMA_CCACHE}")
-  endif()
-  if(NOT name STREQUAL from)
-    target_precompile_headers(${name} REUSE_FROM ${from})
   endif()
 endfunction()
 
@@ -54,24 +58,23 @@ endfunction()
 # tests takes.
 function(stemma_precompile_test_headers name)
   stemma_precompile(${name} HEADERS <gmock/gmock-matchers.h> <gtest/gtest.h> LIBS GTest::gtest GTest::gmock OPTIONS ${ARGN})
-  stemma_test_target(${name} ${name})
+  stemma_test_target(${name})
 endfunction()
 
 # What sources of rooms include most of others, for builds with a sanitizer: a fifth of what compiling them takes. Plain
-# builds do without, so that what a source or a header does not include is missed.
+# builds do without, so that what a source or a header does not include is noticed.
 function(stemma_common_headers)
   if(STEMMA_SANITIZE)
     stemma_precompile(common_headers HEADERS <algorithm> <array> <atomic> <chrono> <condition_variable> <filesystem>
                       <fstream> <functional> <map> <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <string>
                       <thread> <unordered_map> <utility> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>
                       LIBS nlohmann_json::nlohmann_json)
-    stemma_use_precompiled(common_headers common_headers)
   endif()
 endfunction()
 
 # Of a library of a room. Its kernels are compiled with other options.
 function(stemma_use_common_headers name)
-  if(STEMMA_SANITIZE)
+  if(TARGET common_headers)
     stemma_use_precompiled(${name} common_headers)
   endif()
 endfunction()
