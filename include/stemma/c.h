@@ -275,7 +275,7 @@ STEMMA_API stemma_status stemma_promote(stemma_cache* cache, int32_t ns, const i
 // 1: better to wait for it than to compute. 0: begin now. Below 0: an error.
 STEMMA_API int32_t stemma_worth_waiting(const stemma_cache* cache, int64_t promotion);
 STEMMA_API stemma_status stemma_promotion_release(stemma_cache* cache, int64_t promotion);
-// Copies down what tiers lack, has purges confirmed (KvCache::settle). REQUIRES: no step in flight.
+// Copies down what tiers lack, has purges confirmed: before the end. REQUIRES: no step in flight.
 STEMMA_API stemma_status stemma_settle(stemma_cache* cache, int64_t us_max);
 
 // --- Numbers.

@@ -133,8 +133,8 @@ class KvCache {
   void wait_transfers(std::chrono::microseconds time);
 
   // For the end of a life that another follows: copies down what lower tiers lack of what nobody
-  // holds, waits for it and for stores to confirm purges (for one that fails where no file tells
-  // the next life), until the deadline; writes host memory's file. REQUIRES: no step in flight.
+  // holds, waits for it and for stores to confirm purges (one that fails: where no file tells the
+  // next life), until the deadline; writes host memory's file. REQUIRES: no step in flight.
   void settle(std::int64_t deadline_us);
 
   // Begins to bring up what lower tiers have of `tokens` beyond what begin would find now; a name

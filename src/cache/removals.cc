@@ -118,7 +118,7 @@ bool Removals::gets_on() const {
   std::uint64_t unconfirmed = 0;
   for (const WrongPage& page : wrong_) unconfirmed |= page.stores;
   for (std::size_t i = 0; i < stores_.size(); ++i) {
-    const bool is_asked = (unconfirmed >> i & 1) != 0;
+    const bool is_asked = (unconfirmed & bit_of(static_cast<int>(i))) != 0;
     if (is_asked && stores_[i].failures == 0) return true;
   }
   return false;

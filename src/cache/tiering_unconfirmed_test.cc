@@ -118,7 +118,6 @@ TEST_F(UnconfirmedTest, APurgeOutlivesAnEnd) {
   EXPECT_TRUE(says_nothing());
 }
 
-// Before any store is asked for it.
 TEST_F(UnconfirmedTest, AnEndWaitsForNoStoreThatFails) {
   begin_life();
   ASSERT_TRUE(kv->purge({}).ok());
@@ -148,6 +147,7 @@ TEST_F(UnconfirmedTest, WithoutAFileAnEndWaitsForStoresThatFailToo) {
   EXPECT_GE(settling_us(), kSettleUs);
 }
 
+// Before any store is asked for it.
 TEST_F(UnconfirmedTest, APurgeOutlivesAKillFromWhenItIsAskedFor) {
   begin_life();
   const NamespaceFamily family = family_of(digest_of(1));
