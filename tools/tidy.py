@@ -7,7 +7,7 @@
 Rules: floors (tools/floors.txt), file and function lengths, line width, banned words in identifiers, banned calls,
 glossary names exist, cited invariants exist, share of comments in public headers, number of public headers, folder
 depth, file names, left-over notes. tools/tidy_test.py shows that each of them can fail. Header self-containment is
-the CMake target `headers`.
+tools/alone.py's.
 """
 
 import pathlib

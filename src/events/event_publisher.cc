@@ -51,37 +51,37 @@ int queue_length(const EventPublisherOptions& options) {
   return static_cast<int>(std::min<std::int64_t>(fit, options.queued_batches_max));
 }
 
-class EventDescriptor {
- public:
-  EventDescriptor() : descriptor_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
-  ~EventDescriptor() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  EventDescriptor(const EventDescriptor&) = delete;
-  EventDescriptor& operator=(const EventDescriptor&) = delete;
-
-  int descriptor() const noexcept { return descriptor_; }
-  // It is full only if it was written to and not read: then there is nothing to add.
-  void set() const noexcept {
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(descriptor_, &one, sizeof(one)));
-  }
-  void reset() const noexcept {
-    std::uint64_t count = 0;
-    static_cast<void>(!::read(descriptor_, &count, sizeof(count)));
-  }
-
- private:
-  int descriptor_;
-};
-
 }  // namespace
 
 struct EventPublisher::Sockets {
+  class Descriptor {
+   public:
+    Descriptor() : descriptor_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+    ~Descriptor() {
+      if (descriptor_ >= 0) ::close(descriptor_);
+    }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+
+    int descriptor() const noexcept { return descriptor_; }
+    // It is full only if it was written to and not read: then there is nothing to add.
+    void set() const noexcept {
+      const std::uint64_t one = 1;
+      static_cast<void>(!::write(descriptor_, &one, sizeof(one)));
+    }
+    void reset() const noexcept {
+      std::uint64_t count = 0;
+      static_cast<void>(!::read(descriptor_, &count, sizeof(count)));
+    }
+
+   private:
+    int descriptor_;
+  };
+
   explicit Sockets(const EventPublisherOptions& options)
       : kept(options.replay_batches_max, options.replay_bytes_max) {}
 
-  EventDescriptor work;
+  Descriptor work;
   zmq::context_t context;
   zmq::socket_t publish;
   zmq::socket_t replay;

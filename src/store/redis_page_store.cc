@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "stemma:1:";
 constexpr std::size_t kDescriptionsMax = 64;
-constexpr std::size_t kDescriptionBytesMax = 64 * 1024;
+constexpr std::size_t kRedisDescriptionBytesMax = 64 * 1024;
 // What servers take as one value, by default.
 constexpr std::size_t kValueBytesMax = std::size_t{512} << 20;
 
@@ -282,7 +282,7 @@ void RedisPageStore::remove_values(Lane& lane, std::span<const WrongValue> value
 void RedisPageStore::describe(const NamespaceDigest& digest, std::string_view description) {
   const std::lock_guard lock(descriptions_mutex_);
   if (descriptions_.size() == kDescriptionsMax || description.empty() ||
-      description.size() > kDescriptionBytesMax) {
+      description.size() > kRedisDescriptionBytesMax) {
     return;
   }
   descriptions_.emplace_back(digest, description);

@@ -31,7 +31,7 @@ namespace {
 constexpr std::chrono::seconds kSettleTime(30);
 
 // A model, its engine, and whose turn it is.
-struct Core {
+struct LlmCore {
   OwnProcess opened_in;
   std::mutex mutex;
   std::atomic<std::thread::id> answering;  // whose turn may call handlers of signals
@@ -43,7 +43,7 @@ struct Core {
   NamespaceDigest digest;
   std::int64_t context_tokens = 0;
 
-  ~Core() { close(); }
+  ~LlmCore() { close(); }
   void close() {
     assume_role(engine_thread);
     if (engine != nullptr && engine->idle()) engine->settle(kSettleTime);
@@ -58,7 +58,7 @@ struct Core {
 // As in_turn of binding.h. A handler of signals that calls what it interrupted would wait for
 // itself.
 template <typename Work>
-auto in_turn(Core& core, bool is_long, Work&& work) {
+auto in_turn(LlmCore& core, bool is_long, Work&& work) {
   if (!core.opened_in.is_here()) refuse_child("the engine");
   if (core.answering.load() == std::this_thread::get_id()) {
     refuse("the engine is answering: a handler of signals cannot call it meanwhile");
@@ -68,7 +68,7 @@ auto in_turn(Core& core, bool is_long, Work&& work) {
 
 class LocalEngine {
  public:
-  explicit LocalEngine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+  explicit LocalEngine(std::unique_ptr<LlmCore> core) : core_(std::move(core)) {}
   LocalEngine(LocalEngine&&) = default;
   ~LocalEngine() {
     const OthersRun others_run;
@@ -124,7 +124,7 @@ class LocalEngine {
   static TextForm form_of(const py::dict& prompt);
   SamplingParams sampling_of(const py::dict& prompt) const;
 
-  OwnedInProcess<Core> core_;
+  OwnedInProcess<LlmCore> core_;
 };
 
 // Any number of 64 bits; below 0, as the server takes it.
@@ -334,7 +334,7 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   take("device", device);
   take("deterministic", on_gpu.deterministic);
   const OthersRun others_run;
-  auto core = std::make_unique<Core>();
+  auto core = std::make_unique<LlmCore>();
   core->backend = value_of(open_named_backend(device, on_gpu));
   wanted.backend = core->backend.get();
   core->model = value_of(ServedModel::open(wanted));

@@ -19,19 +19,19 @@ namespace stemma::python {
 namespace {
 
 // A SlotIndex, and whose turn it is.
-struct Core {
+struct SlotCore {
   std::mutex mutex;
   std::unique_ptr<SlotIndex> index;
 };
 
 struct Index {
-  std::unique_ptr<Core> core;
+  std::unique_ptr<SlotCore> core;
 };
 
 // A namespace that is open until nobody has it.
 class SlotNamespace {
  public:
-  SlotNamespace(py::object index, Core& core, NamespaceId id)
+  SlotNamespace(py::object index, SlotCore& core, NamespaceId id)
       : index_(std::move(index)), core_(core), id_(id) {}
   ~SlotNamespace() {
     in_turn(core_.mutex, false, [this] { core_.index->close_namespace(id_); });
@@ -40,26 +40,26 @@ class SlotNamespace {
   SlotNamespace& operator=(const SlotNamespace&) = delete;
 
   std::int32_t number() const noexcept { return id_.value(); }
-  NamespaceId id_in(const Core& core) const {
+  NamespaceId id_in(const SlotCore& core) const {
     if (&core != &core_) refuse("namespace: it is of another SlotIndex");
     return id_;
   }
 
  private:
   py::object index_;  // kept alive
-  Core& core_;
+  SlotCore& core_;
   NamespaceId id_;
 };
 
 // Of who names none: the first that was opened.
-NamespaceId id_of(const Core& core, const py::object& ns_or_none) {
+NamespaceId id_of(const SlotCore& core, const py::object& ns_or_none) {
   return ns_or_none.is_none() ? NamespaceId(0) : ns_or_none.cast<SlotNamespace&>().id_in(core);
 }
 
 // A SlotIndex::Match that Python has.
 class Match {
  public:
-  Match(py::object index, Core& core) : index_(std::move(index)), core_(core) {}
+  Match(py::object index, SlotCore& core) : index_(std::move(index)), core_(core) {}
   ~Match() {
     in_turn(core_.mutex, false, [this] { core_.index->forget(match_); });
   }
@@ -99,7 +99,7 @@ class Match {
 
  private:
   py::object index_;  // kept alive
-  Core& core_;
+  SlotCore& core_;
   SlotIndex::Match match_;
 };
 
@@ -111,7 +111,7 @@ Index open_index(std::int64_t page_size, std::int64_t tokens_max, const std::str
   options.eviction = eviction;
   options.slru_protected_hits = protected_hits;
   options.events_pages_max = events_pages_max;
-  Index made{std::make_unique<Core>()};
+  Index made{std::make_unique<SlotCore>()};
   made.core->index = value_of(SlotIndex::open(options));
   static_cast<void>(made.core->index->try_open_namespace({}));
   return made;
@@ -121,7 +121,7 @@ Index open_index(std::int64_t page_size, std::int64_t tokens_max, const std::str
 std::unique_ptr<SlotNamespace> open_namespace(const py::object& self,
                                               const std::optional<std::string>& extra_key,
                                               const std::optional<std::string>& cache_salt) {
-  Core& core = *self.cast<Index&>().core;
+  SlotCore& core = *self.cast<Index&>().core;
   NamespaceFields fields;
   if (extra_key.has_value()) fields.add("extra_key", *extra_key);
   if (cache_salt.has_value()) fields.add("cache_salt", *cache_salt);
@@ -134,7 +134,7 @@ std::unique_ptr<SlotNamespace> open_namespace(const py::object& self,
 
 std::unique_ptr<Match> match(const py::object& self, const py::object& tokens,
                              const py::object& ns_or_none) {
-  Core& core = *self.cast<Index&>().core;
+  SlotCore& core = *self.cast<Index&>().core;
   const NamespaceId ns = id_of(core, ns_or_none);
   const NumberText text(tokens, "tokens");
   auto out = std::make_unique<Match>(self, core);
@@ -143,7 +143,7 @@ std::unique_ptr<Match> match(const py::object& self, const py::object& tokens,
 }
 
 std::int64_t probe(const py::object& self, const py::object& tokens, const py::object& ns_or_none) {
-  Core& core = *self.cast<Index&>().core;
+  SlotCore& core = *self.cast<Index&>().core;
   const NamespaceId ns = id_of(core, ns_or_none);
   const NumberText text(tokens, "tokens");
   return in_turn(core.mutex, text.is_long(), [&] { return core.index->probe(ns, text.numbers()); });
@@ -151,7 +151,7 @@ std::int64_t probe(const py::object& self, const py::object& tokens, const py::o
 
 py::tuple insert(const py::object& self, const py::object& tokens, const py::object& slots,
                  const py::object& ns_or_none, std::int32_t priority) {
-  Core& core = *self.cast<Index&>().core;
+  SlotCore& core = *self.cast<Index&>().core;
   const NamespaceId ns = id_of(core, ns_or_none);
   const NumberText text(tokens, "tokens");
   const NumberText places(slots, "slots");
@@ -172,7 +172,7 @@ NumberList evict(Index& self, std::int64_t tokens) {
 }
 
 py::object lock_coldest(const py::object& self) {
-  Core& core = *self.cast<Index&>().core;
+  SlotCore& core = *self.cast<Index&>().core;
   auto out = std::make_unique<Match>(self, core);
   const std::int64_t own_tokens =
       in_turn(core.mutex, false, [&] { return core.index->lock_coldest(out->match()); });
