@@ -9,6 +9,9 @@ set(STEMMA_COMPILED_APART
 # include is read once then, and its templates are made once: half of the time. Each is of the first unit that has room and
 # where nobody uses a name that another's unnamed namespace gives.
 function(stemma_united name variable)
+  if(STEMMA_UNITED)  # another name may part a unit
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
+  endif()
   set(sources)
   set(units 0)
   foreach(source ${ARGN})
