@@ -9,9 +9,6 @@ set(STEMMA_COMPILED_APART
 # include is read once then, and its templates are made once: half of the time. Each is of the first unit that has room and
 # where nobody uses a name that another's unnamed namespace gives.
 function(stemma_united name variable)
-  if(STEMMA_UNITED)  # another name may part a unit
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
-  endif()
   set(sources)
   set(units 0)
   foreach(source ${ARGN})
@@ -20,7 +17,9 @@ function(stemma_united name variable)
       list(APPEND sources ${source})
       continue()
     endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})  # another name may part a unit
     file(READ ${source} text)
+    string(REGEX REPLACE "\\[\\[[a-z_:]+\\]\\] |\\(\\)>" "" text "${text}")  # attributes, std::function<void()>: before functions' names
     string(REGEX REPLACE "[][;]" " " text "${text}")  # they part lists
     stemma_own_names("${text}" own)
     stemma_used_names("${text}" used)
@@ -84,7 +83,7 @@ endfunction()
 function(stemma_own_names text variable)
   set(types "\n(struct|class|enum|enum class|using) [A-Za-z0-9_]+")
   set(constants "[ *]k[A-Z][A-Za-z0-9]+")
-  set(functions "\n[a-zA-Z][^\n=#(]* [&*]?[a-z0-9_]+\\(")
+  set(functions "\n([a-zA-Z][^\n=#(]* [&*]?)?[a-z0-9_]+\\(")
   set(names)
   string(FIND "${text}" "\nnamespace {\n" begin)
   while(NOT begin EQUAL -1)
@@ -103,6 +102,7 @@ function(stemma_own_names text variable)
     string(FIND "${text}" "\nnamespace {\n" begin)
   endwhile()
   list(REMOVE_DUPLICATES names)
+  list(REMOVE_ITEM names "static_assert(")
   set(${variable} ${names} PARENT_SCOPE)
 endfunction()
 

@@ -2,7 +2,7 @@
 """Compiles headers and tests by themselves, as no build with STEMMA_UNITED does: what one of them does not include is missed.
 
   tools/alone.py BUILD_FOLDER < FILES    FILES: paths in the repository, a line each; of those it takes headers that stand for
-                                         themselves (no *-inl.h) and tests, fails if one does not compile, and names it
+                                         themselves (no *-inl.h) and what tests consist of, fails if one does not compile, and names it
 
 BUILD_FOLDER is one without STEMMA_UNITED (build/tidy), configured: its flags are used, its precompiled headers are not.
 Sources that are no tests clang-tidy compiles so. tools/alone_test.py shows that it can fail.
@@ -24,7 +24,7 @@ def is_ours(path):
     """Those that stand for themselves, and that another check does not compile."""
     if path.endswith(".h"):
         return path.startswith(("include/stemma/", "src/", "tests/")) and not path.endswith("-inl.h")
-    return path.endswith("_test.cc") and path.startswith(("src/", "tests/"))
+    return path.endswith("_test.cc") and path.startswith("src/") or path.endswith(".cc") and path.startswith("tests/")
 
 
 def flags_of(command):
@@ -38,7 +38,7 @@ def flags_of(command):
             if next(words) not in ("-include-pch", "-include") or next(words) != "-Xclang":
                 raise ValueError("an option of clang's own that is not known here: " + command)
             next(words)
-        elif word not in ("-Winvalid-pch",) and not word.endswith("ccache"):
+        elif word != "-Winvalid-pch" and not word.endswith("ccache"):
             flags.append(word)
     return flags
 
@@ -61,7 +61,8 @@ def command_for(path, commands):
 
 def includes(path, header):
     source = SOURCE / path
-    return source.exists() and re.search(f'#include "({header}|{os.path.basename(header)})"', source.read_text()) is not None
+    names = (header, os.path.basename(header))  # the latter in tests/
+    return source.exists() and any(f'#include "{name}"' in source.read_text() for name in names)
 
 
 def compile_alone(path, commands):

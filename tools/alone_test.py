@@ -4,6 +4,7 @@
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import alone
 
@@ -13,7 +14,8 @@ COMMAND = ("/usr/bin/ccache /usr/bin/c++ -DX=1 -I{root}/src -std=c++20 -Winvalid
 
 class Alone(unittest.TestCase):
     def test_takes_headers_and_tests(self):
-        for path in ("include/stemma/a.h", "src/tier/a.h", "src/tier/a_test.cc", "tests/gpu/a.h", "tests/cli/a_test.cc"):
+        for path in ("include/stemma/a.h", "src/tier/a.h", "src/tier/a_test.cc", "tests/gpu/a.h", "tests/cli/a_test.cc",
+                     "tests/cli/a.cc"):
             self.assertTrue(alone.is_ours(path), path)
         for path in ("src/tier/a.cc", "src/tier/a-inl.h", "src/tier/a_test.cu", "docs/a.h", "fuzz/a_fuzz.cc"):
             self.assertFalse(alone.is_ours(path), path)
@@ -32,12 +34,8 @@ class Alone(unittest.TestCase):
             source.parent.mkdir(parents=True, exist_ok=True)
             source.write_text(text)
             (source.parent / "y.h").write_text(beside)
-            command = COMMAND.format(root=folder)
-            before, alone.SOURCE = alone.SOURCE, pathlib.Path(folder)
-            try:
-                return alone.compile_alone(path, {"src/tier/x_test.cc": command})
-            finally:
-                alone.SOURCE = before
+            with mock.patch.object(alone, "SOURCE", pathlib.Path(folder)):
+                return alone.compile_alone(path, {"src/tier/x_test.cc": COMMAND.format(root=folder)})
 
     def test_a_header_that_does_not_include_what_it_uses_is_a_fault(self):
         self.assertIn("does not compile by itself", self.fault_of("src/tier/x.h", "#pragma once\nstd::string name();\n"))
@@ -55,12 +53,9 @@ class Alone(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "src/tier").mkdir(parents=True)
             (pathlib.Path(folder) / "src/tier/y.cc").write_text('#include "tier/y.h"\n')
-            before, alone.SOURCE = alone.SOURCE, pathlib.Path(folder)
-            try:
+            with mock.patch.object(alone, "SOURCE", pathlib.Path(folder)):
                 self.assertIn("-DNAME=y.cc", alone.command_for("src/tier/y.h", commands))
                 self.assertIn("-DNAME=a_test.cc", alone.command_for("src/tier/z.h", commands))
-            finally:
-                alone.SOURCE = before
 
     def test_what_the_build_does_not_know_is_left_out(self):
         self.assertEqual("", self.fault_of("src/store/x.h", "std::string name();\n"))

@@ -7,6 +7,7 @@
 // Not here:   what is done with it (embedded_engine).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
