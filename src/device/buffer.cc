@@ -1,12 +1,15 @@
-// Large mappings are made one huge page too long, and the ends that the alignment leaves over go
-// back at once.
+// Large buffers are mappings, made one huge page too long: the ends that the alignment leaves over
+// go back at once. Small ones come from the heap, which has touched most of its pages before: a
+// fresh one costs as much as writing dozens.
 #include "device/buffer.h"
 
 #include <sys/mman.h>
 
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -31,37 +34,50 @@ void unmap(std::byte* begin, std::size_t size_bytes) noexcept {
   STEMMA_CHECK_EQ(munmap(begin, size_bytes), 0);
 }
 
+std::byte* heap_bytes_or_null(std::size_t size_bytes) {
+  void* const bytes = ::operator new(size_bytes, std::align_val_t{kPageBytes}, std::nothrow);
+  if (bytes != nullptr) std::memset(bytes, 0, size_bytes);
+  return static_cast<std::byte*>(bytes);
+}
+
+// At a multiple of a huge page. nullptr: errno says why.
+std::byte* mapping_or_null(std::size_t size_bytes) {
+  const std::size_t asked_bytes = size_bytes + kHugePageBytes;
+  void* const mapping =
+      mmap(nullptr, asked_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) return nullptr;
+  auto* const first = static_cast<std::byte*>(mapping);
+  const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(first) % kHugePageBytes;
+  const std::size_t head = misaligned == 0 ? 0 : kHugePageBytes - misaligned;
+  unmap(first, head);
+  unmap(first + head + size_bytes, asked_bytes - size_bytes - head);
+  // Advice only: without huge pages everything works, more slowly.
+  static_cast<void>(madvise(first + head, size_bytes, MADV_HUGEPAGE));
+  return first + head;
+}
+
+bool is_mapping(std::size_t size_bytes) {
+  return size_bytes >= kHugeFromBytes;
+}
+
 }  // namespace
 
 Result<Buffer> Buffer::allocate(std::size_t size_bytes) {
   if (size_bytes == 0) return Buffer();
   if (size_bytes > kSizeMax) return out_of_memory(size_bytes, ENOMEM);
-  const bool huge = size_bytes >= kHugeFromBytes;
-  const std::size_t alignment = huge ? kHugePageBytes : kPageBytes;
-  const std::size_t mapped_bytes = round_up(size_bytes, alignment);
-  const std::size_t asked_bytes = mapped_bytes + (huge ? alignment : 0);
-  void* const mapping =
-      mmap(nullptr, asked_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapping == MAP_FAILED) return out_of_memory(size_bytes, errno);
-  auto* const first = static_cast<std::byte*>(mapping);
-  const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(first) % alignment;
-  const std::size_t head = misaligned == 0 ? 0 : alignment - misaligned;
-  unmap(first, head);
-  unmap(first + head + mapped_bytes, asked_bytes - mapped_bytes - head);
-  if (huge) {
-    // Advice only: without huge pages everything works, more slowly.
-    static_cast<void>(madvise(first + head, mapped_bytes, MADV_HUGEPAGE));
-  }
-  return Buffer(first + head, size_bytes, mapped_bytes);
+  const bool mapping = is_mapping(size_bytes);
+  const std::size_t whole_bytes = round_up(size_bytes, mapping ? kHugePageBytes : kPageBytes);
+  std::byte* const bytes = mapping ? mapping_or_null(whole_bytes) : heap_bytes_or_null(whole_bytes);
+  if (bytes == nullptr) return out_of_memory(size_bytes, errno);
+  return Buffer(bytes, size_bytes, whole_bytes);
 }
 
 void Buffer::prefault(ThreadPool& pool) {
   constexpr std::size_t kPieceBytes = 8 * kHugePageBytes;
-  const auto pieces = static_cast<std::int64_t>(ceil_div(mapped_bytes_, kPieceBytes));
+  const auto pieces = static_cast<std::int64_t>(ceil_div(whole_bytes_, kPieceBytes));
   pool.run(pieces, [this](std::int64_t piece, int) {
     const std::size_t begin = static_cast<std::size_t>(piece) * kPieceBytes;
-    const std::size_t end =
-        begin + kPieceBytes < mapped_bytes_ ? begin + kPieceBytes : mapped_bytes_;
+    const std::size_t end = begin + kPieceBytes < whole_bytes_ ? begin + kPieceBytes : whole_bytes_;
     for (std::size_t offset = begin; offset < end; offset += kPageBytes) {
       volatile std::byte* const touched = bytes_ + offset;
       *touched = *touched;
@@ -70,10 +86,14 @@ void Buffer::prefault(ThreadPool& pool) {
 }
 
 void Buffer::release() noexcept {
-  unmap(bytes_, mapped_bytes_);
+  if (is_mapping(size_bytes_)) {
+    unmap(bytes_, whole_bytes_);
+  } else {
+    ::operator delete(bytes_, std::align_val_t{kPageBytes});
+  }
   bytes_ = nullptr;
   size_bytes_ = 0;
-  mapped_bytes_ = 0;
+  whole_bytes_ = 0;
 }
 
 Buffer::~Buffer() {
@@ -83,14 +103,14 @@ Buffer::~Buffer() {
 Buffer::Buffer(Buffer&& other) noexcept
     : bytes_(std::exchange(other.bytes_, nullptr)),
       size_bytes_(std::exchange(other.size_bytes_, 0)),
-      mapped_bytes_(std::exchange(other.mapped_bytes_, 0)) {}
+      whole_bytes_(std::exchange(other.whole_bytes_, 0)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;
   release();
   bytes_ = std::exchange(other.bytes_, nullptr);
   size_bytes_ = std::exchange(other.size_bytes_, 0);
-  mapped_bytes_ = std::exchange(other.mapped_bytes_, 0);
+  whole_bytes_ = std::exchange(other.whole_bytes_, 0);
   return *this;
 }
 

@@ -1,12 +1,12 @@
 // Buffer: one piece of page-aligned host memory that pools, weights and staging areas live in.
 //
 // Thread:     a value with one owner; its bytes may be used from any thread.
-// Memory:     mapped once and never given back before destruction: memory that went back to the
-// host
-//             comes back at a few hundred MB/s. From a quarter of a huge page on it is rounded up
-//             to huge pages and asks for them.
-// Cost:       a mapping; the first touch of each page is paid in prefault, in parallel, or by
-// whoever writes first. Not here:   who owns which part (alloc/), memory of other devices.
+// Memory:     from a quarter of a huge page on a mapping of huge pages, as far as the system has
+//             some, which is never given back before destruction: memory that went back to the host
+//             comes back at a few hundred MB/s. What is smaller is of the heap.
+// Cost:       a mapping, whose pages' first touch is paid in prefault, in parallel, or by whoever
+//             writes first; of what is smaller, writing it.
+// Not here:   who owns which part (alloc/), memory of other devices.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace stemma {
 
 inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
-// Move-only; unmaps when destroyed. Empty by default and after a move.
+// Move-only; gives its memory back when destroyed. Empty by default and after a move.
 class [[nodiscard]] Buffer {
  public:
   Buffer() = default;
@@ -36,7 +36,7 @@ class [[nodiscard]] Buffer {
   // Touches every page, so that later writes cost no page fault. Keeps the contents.
   void prefault(ThreadPool& pool);
 
-  // Unmaps now and leaves the buffer empty.
+  // Gives it back now and leaves the buffer empty.
   void release() noexcept;
 
   std::byte* bytes() noexcept { return bytes_; }
@@ -55,12 +55,12 @@ class [[nodiscard]] Buffer {
   }
 
  private:
-  Buffer(std::byte* bytes, std::size_t size_bytes, std::size_t mapped_bytes) noexcept
-      : bytes_(bytes), size_bytes_(size_bytes), mapped_bytes_(mapped_bytes) {}
+  Buffer(std::byte* bytes, std::size_t size_bytes, std::size_t whole_bytes) noexcept
+      : bytes_(bytes), size_bytes_(size_bytes), whole_bytes_(whole_bytes) {}
 
   std::byte* bytes_ = nullptr;
-  std::size_t size_bytes_ = 0;    // what was asked for
-  std::size_t mapped_bytes_ = 0;  // size_bytes_ in whole pages
+  std::size_t size_bytes_ = 0;   // what was asked for
+  std::size_t whole_bytes_ = 0;  // size_bytes_ in whole pages
 };
 
 }  // namespace stemma

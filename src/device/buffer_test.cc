@@ -16,8 +16,9 @@ std::uintptr_t address(const Buffer& buffer) {
 }
 
 TEST(BufferTest, IsZeroedAndAlignedAtEverySize) {
-  for (const std::size_t size_bytes : {std::size_t{1}, std::size_t{4096}, kHugePageBytes / 4,
-                                       kHugePageBytes - 1, kHugePageBytes, kHugePageBytes + 1}) {
+  for (const std::size_t size_bytes :
+       {std::size_t{1}, std::size_t{4096}, kHugePageBytes / 4 - 1, kHugePageBytes / 4,
+        kHugePageBytes - 1, kHugePageBytes, kHugePageBytes + 1}) {
     Result<Buffer> buffer = Buffer::allocate(size_bytes);
     ASSERT_TRUE(buffer.ok());
     EXPECT_EQ(buffer->size_bytes(), size_bytes);
@@ -29,6 +30,17 @@ TEST(BufferTest, IsZeroedAndAlignedAtEverySize) {
     EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t b) { return b == 0; }));
     bytes.front() = 1;
     bytes.back() = 2;
+  }
+}
+
+TEST(BufferTest, IsZeroedWhereOthersHadTheMemoryBefore) {
+  constexpr std::size_t kSmallBytes = 3 * 4096 + 1;
+  for (int round = 0; round < 3; ++round) {
+    Result<Buffer> buffer = Buffer::allocate(kSmallBytes);
+    ASSERT_TRUE(buffer.ok());
+    const auto bytes = buffer->as<std::uint8_t>();
+    EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t b) { return b == 0; }));
+    std::fill(bytes.begin(), bytes.end(), std::uint8_t{0x5A});
   }
 }
 
