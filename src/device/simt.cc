@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <boost/context/fiber.hpp>
-#include <boost/context/pooled_fixedsize_stack.hpp>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -19,6 +18,7 @@
 #include "base/math.h"
 #include "base/prng.h"
 #include "device/simt_copy.h"
+#include "device/simt_fibers.h"
 #include "device/simt_races.h"
 #include "device/simt_warpgroup.h"
 
@@ -26,7 +26,6 @@ namespace stemma::simt {
 
 namespace {
 
-constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kGuardBytes = 256;
 constexpr std::int64_t kPauseRoundsMax = 200;
@@ -111,46 +110,22 @@ bool come_to(Meeting& meeting) {
   return true;
 }
 
-// Fibers, each of which runs one thread after another: of one that ends, the address sanitizer
-// keeps frames for good, and soon looks through all that it has for a free one.
-class Fibers {
- public:
-  Fibers() = default;
-  ~Fibers() {
-    running = nullptr;
-    for (boost::context::fiber& fiber : idle_) fiber = std::move(fiber).resume();
-  }
-  Fibers(const Fibers&) = delete;
-  Fibers& operator=(const Fibers&) = delete;
-
-  boost::context::fiber take() {
-    if (idle_.empty()) return {std::allocator_arg, stacks_, run_threads};
-    boost::context::fiber taken = std::move(idle_.back());
-    idle_.pop_back();
-    return taken;
-  }
-  void give_back(boost::context::fiber fiber) { idle_.push_back(std::move(fiber)); }
-
- private:
-  // Whichever is running when somebody resumes it, until none is.
-  static boost::context::fiber run_threads(boost::context::fiber&& scheduler) {
-    while (running != nullptr) {
-      Thread& thread = *running;
-      thread.scheduler = std::move(scheduler);
-      (*thread.kernel)();
-      for (auto& group : thread.groups) {
-        for (SharedCopy& copy : group) copy.finish();
-      }
-      thread.done = true;
-      scheduler = std::move(thread.scheduler).resume();
+// What a fiber does: whichever thread is running when somebody resumes it, until none is.
+boost::context::fiber run_threads(boost::context::fiber&& scheduler) {
+  while (running != nullptr) {
+    Thread& thread = *running;
+    thread.scheduler = std::move(scheduler);
+    (*thread.kernel)();
+    for (auto& group : thread.groups) {
+      for (SharedCopy& copy : group) copy.finish();
     }
-    return std::move(scheduler);
+    thread.done = true;
+    scheduler = std::move(thread.scheduler).resume();
   }
+  return std::move(scheduler);
+}
 
-  boost::context::pooled_fixedsize_stack stacks_{kStackBytes};
-  std::vector<boost::context::fiber> idle_;
-};
-thread_local Fibers fibers;
+thread_local Fibers fibers(run_threads);
 
 // Until the round that goes on now is over.
 void wait_at(const Meeting& meeting) {

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "base/check.h"
 #include "base/math.h"
+#include "device/buffer.h"
 
 namespace stemma::simt {
 
@@ -49,19 +51,56 @@ void poison(std::byte* bytes, std::size_t size_bytes) {
   std::memset(bytes + size_bytes - kEndBytes, kPoison, kEndBytes);
 }
 
+struct Mapping {
+  std::byte* memory = nullptr;
+  std::size_t size_bytes = 0;
+};
+std::mutex idle_mutex;
+Mapping idle;  // that of the arena before; empty: another has it
+
+void unmap(const Mapping& mapping) {
+  if (mapping.size_bytes == 0) return;
+  STEMMA_CHECK_EQ(munmap(mapping.memory, mapping.size_bytes), 0);
+}
+
+// Nobody may touch it, and it lies at a multiple of a huge page.
+std::byte* new_mapping(std::size_t size_bytes) {
+  const std::size_t asked_bytes = size_bytes + kHugePageBytes;
+  void* const mapping =
+      mmap(nullptr, asked_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  STEMMA_CHECK(mapping != MAP_FAILED, "address space for an emulated GPU");
+  auto* const first = static_cast<std::byte*>(mapping);
+  const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(first) % kHugePageBytes;
+  const std::size_t head = misaligned == 0 ? 0 : kHugePageBytes - misaligned;
+  std::byte* const memory = first + head;
+  unmap({first, head});
+  unmap({memory + size_bytes, kHugePageBytes - head});
+  static_cast<void>(madvise(memory, size_bytes, MADV_HUGEPAGE));
+  return memory;
+}
+
+std::byte* take_mapping(std::size_t size_bytes) {
+  const std::lock_guard lock(idle_mutex);
+  const Mapping before = std::exchange(idle, {});
+  if (before.size_bytes == size_bytes) return before.memory;
+  unmap(before);
+  return new_mapping(size_bytes);
+}
+
+void keep_mapping(std::byte* memory, std::size_t size_bytes) {
+  const std::lock_guard lock(idle_mutex);
+  unmap(std::exchange(idle, {memory, size_bytes}));
+}
+
 }  // namespace
 
-SimtArena::SimtArena(std::size_t size_bytes) : size_bytes_(round_up(size_bytes, kPageBytes)) {
-  void* const mapping =
-      mmap(nullptr, size_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  STEMMA_CHECK(mapping != MAP_FAILED, "address space for an emulated GPU");
-  memory_ = static_cast<std::byte*>(mapping);
-}
+SimtArena::SimtArena(std::size_t size_bytes)
+    : size_bytes_(round_up(size_bytes, kHugePageBytes)), memory_(take_mapping(size_bytes_)) {}
 
 SimtArena::~SimtArena() {
   STEMMA_CHECK(pieces_.empty(), "device memory outlives the emulated GPU");
   ASAN_UNPOISON_MEMORY_REGION(memory_, used_end_);
-  STEMMA_CHECK_EQ(munmap(memory_, size_bytes_), 0);
+  keep_mapping(memory_, size_bytes_);
 }
 
 // Where a piece with its guards fits first; size_bytes_ if nowhere.
@@ -78,7 +117,7 @@ std::size_t SimtArena::find_room(std::size_t size_bytes) const {
 void* SimtArena::try_allocate(std::size_t size_bytes) {
   const std::size_t begin = find_room(size_bytes);
   if (begin == size_bytes_) return nullptr;
-  used_end_ = std::max(used_end_, round_up(begin + size_bytes + kGuardBytes, kPageBytes));
+  used_end_ = std::max(used_end_, round_up(begin + size_bytes + kGuardBytes, kHugePageBytes));
   const int opened = std::exchange(opened_, 0);
   open();  // up to the new end
   opened_ = opened + 1;

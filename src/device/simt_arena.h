@@ -6,7 +6,8 @@
 // or more begin as zeros but for their ends, and reading one that came back is not found.
 //
 // Thread:     one at a time.
-// Memory:     address space; what was touched is there until the end.
+// Memory:     address space. What was touched goes to the next arena of the same size: fresh pages
+//             cost a virtual machine more than what is done with them.
 // Cost:       allocate fills what it gives; open and close are a system call each. Filling what is
 //             vast with zeros costs a system call.
 // Not here:   streams (simt_runtime.h), kernels (simt.h).
@@ -45,8 +46,8 @@ class SimtArena {
   std::size_t find_room(std::size_t size_bytes) const;
   void check_guards(std::size_t begin, std::size_t size_bytes) const;
 
-  std::byte* memory_;
   std::size_t size_bytes_;
+  std::byte* memory_;
   std::size_t used_end_ = 0;  // nothing was handed out from here on
   int opened_ = 0;
   std::map<std::size_t, std::size_t> pieces_;  // where each begins, and its bytes without guards

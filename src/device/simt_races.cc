@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <iterator>
 #include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -61,7 +63,7 @@ void RaceTrace::each_known(std::uintptr_t begin, std::size_t size_bytes, const C
     if (page == pages_.end()) continue;
     const std::uintptr_t from = std::max(number * kPageBytes, begin);
     const std::uintptr_t to = std::min((number + 1) * kPageBytes, end);
-    call(&page->second[from % kPageBytes], to - from, from);
+    call(page->second + from % kPageBytes, to - from, from);
   }
 }
 
@@ -115,7 +117,7 @@ bool RaceTrace::has_watched(std::uintptr_t number) const {
 }
 
 RaceTrace::Cell* RaceTrace::make_page(std::uintptr_t number) {
-  auto page = std::make_unique<Cell[]>(kPageBytes);
+  Cell* const page = fresh_cells();
   const std::uintptr_t begin = number * kPageBytes;
   auto piece = pieces_.upper_bound(begin);
   if (piece != pieces_.begin()) --piece;
@@ -124,14 +126,28 @@ RaceTrace::Cell* RaceTrace::make_page(std::uintptr_t number) {
     const std::uintptr_t to = std::min(begin + kPageBytes, piece->first + piece->second.size_bytes);
     for (std::uintptr_t at = from; at < to; ++at) page[at - begin].write = piece->second.actor;
   }
-  return (pages_[number] = std::move(page)).get();
+  pages_[number] = page;
+  return page;
+}
+
+// Zeros, which is what nobody touched.
+RaceTrace::Cell* RaceTrace::fresh_cells() {
+  static_assert(std::is_trivially_copyable_v<Cell>);
+  if (chunk_pages_ == 0) {
+    auto chunk = Buffer::allocate(kChunkPages * kPageBytes * sizeof(Cell));
+    STEMMA_CHECK(chunk.ok(), "memory for what is known of accesses");
+    chunks_.push_back(std::move(chunk).value());
+    chunk_pages_ = kChunkPages;
+  }
+  --chunk_pages_;
+  return chunks_.back().as<Cell>().data() + chunk_pages_ * kPageBytes;
 }
 
 RaceTrace::Cell* RaceTrace::page_or_null(std::uintptr_t number) {
   const std::size_t place = number % kNear;
   if (near_numbers_[place] == number) return near_pages_[place];
   const auto found = pages_.find(number);
-  Cell* cells = found != pages_.end() ? found->second.get() : nullptr;
+  Cell* cells = found != pages_.end() ? found->second : nullptr;
   if (cells == nullptr && has_watched(number)) cells = make_page(number);
   near_numbers_[place] = number;
   near_pages_[place] = cells;

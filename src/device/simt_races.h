@@ -33,9 +33,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <unordered_map>
 #include <vector>
+
+#include "device/buffer.h"
 
 namespace stemma::simt {
 
@@ -131,6 +132,7 @@ class RaceTrace {
 
   static constexpr std::size_t kPageBytes = 4096;
   static constexpr std::size_t kNear = 256;
+  static constexpr std::size_t kChunkPages = 12;  // of cells: a huge page of the system
 
   std::uint32_t new_run(const WorkTime& time);
   const Work& work_of(std::uint32_t run) const;
@@ -150,6 +152,7 @@ class RaceTrace {
   bool has_watched(std::uintptr_t number) const;
   Cell* page_or_null(std::uintptr_t number);
   Cell* make_page(std::uintptr_t number);
+  Cell* fresh_cells();
   template <typename Call>
   void each_known(std::uintptr_t begin, std::size_t size_bytes, const Call& call);
   void clear(std::uintptr_t begin, std::size_t size_bytes, const Actor& writer);
@@ -158,7 +161,9 @@ class RaceTrace {
   std::size_t device_bytes_ = 0;
   std::map<std::uintptr_t, Piece> pieces_;
   std::map<std::uintptr_t, std::size_t> host_;
-  std::unordered_map<std::uintptr_t, std::unique_ptr<Cell[]>> pages_;
+  std::unordered_map<std::uintptr_t, Cell*> pages_;
+  std::vector<Buffer> chunks_;                           // of the cells of kChunkPages pages each
+  std::size_t chunk_pages_ = 0;                          // that the last one has left
   std::array<std::uintptr_t, kNear> near_numbers_ = {};  // pages that were looked up last
   std::array<Cell*, kNear> near_pages_ = {};             // nullptr: nothing of the page is watched
 
