@@ -7,7 +7,7 @@
 // Thread:     one counter for all threads.
 // Memory:     what is asked for, from malloc.
 // Cost:       one atomic increment an allocation.
-// Not here:   memory that is mapped (device/buffer) or taken by malloc itself.
+// Not here:   memory that is mapped, or taken by malloc itself (device/buffer).
 #pragma once
 
 #include <atomic>

@@ -7,9 +7,9 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -35,7 +35,7 @@ void unmap(std::byte* begin, std::size_t size_bytes) noexcept {
 }
 
 std::byte* heap_bytes_or_null(std::size_t size_bytes) {
-  void* const bytes = ::operator new(size_bytes, std::align_val_t{kPageBytes}, std::nothrow);
+  void* const bytes = std::aligned_alloc(kPageBytes, size_bytes);
   if (bytes != nullptr) std::memset(bytes, 0, size_bytes);
   return static_cast<std::byte*>(bytes);
 }
@@ -89,7 +89,7 @@ void Buffer::release() noexcept {
   if (is_mapping(size_bytes_)) {
     unmap(bytes_, whole_bytes_);
   } else {
-    ::operator delete(bytes_, std::align_val_t{kPageBytes});
+    std::free(bytes_);
   }
   bytes_ = nullptr;
   size_bytes_ = 0;
