@@ -48,7 +48,7 @@ BANNED_CALLS = [  # pattern, why, path prefixes where it is allowed
     (r"\bsystem_clock\b|\btime\s*\(\s*(nullptr|NULL|0)", "only monotonic time", ("src/base/wall_clock.cc",)),
     (r"\b(strcpy|strcat|sprintf|gets|atoi|atol|atof)\s*\(", "unchecked C string call", ()),
     (r"\bmmap\s*\(", "nothing is read through mmap",
-     ("src/device/buffer.cc", "src/device/simt_arena.cc")),
+     ("src/device/huge_mapping.cc",)),
     (r"\bassert\s*\(", "STEMMA_CHECK is always on", ()),
     (r"\bstd::cout\b|\bprintf\s*\(", "only the command line prints", ("src/cli/", "tests/")),
     (r"\.detach\s*\(", "every thread has an owner that joins it", ()),

@@ -13,11 +13,10 @@
 #include <span>
 
 #include "base/thread_pool.h"
+#include "device/huge_mapping.h"
 #include "stemma/result.h"
 
 namespace stemma {
-
-inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
 // Move-only; gives its memory back when destroyed. Empty by default and after a move.
 class [[nodiscard]] Buffer {
@@ -33,7 +32,7 @@ class [[nodiscard]] Buffer {
   // on. kOutOfMemory if the system refuses. Zero bytes give an empty buffer.
   static Result<Buffer> allocate(std::size_t size_bytes);
 
-  // Touches every page, so that later writes cost no page fault. Keeps the contents.
+  // Touches what pages were not yet, so that later writes cost no page fault. Keeps the contents.
   void prefault(ThreadPool& pool);
 
   // Gives it back now and leaves the buffer empty.
@@ -55,12 +54,11 @@ class [[nodiscard]] Buffer {
   }
 
  private:
-  Buffer(std::byte* bytes, std::size_t size_bytes, std::size_t whole_bytes) noexcept
-      : bytes_(bytes), size_bytes_(size_bytes), whole_bytes_(whole_bytes) {}
+  Buffer(std::byte* bytes, std::size_t size_bytes) noexcept
+      : bytes_(bytes), size_bytes_(size_bytes) {}
 
   std::byte* bytes_ = nullptr;
-  std::size_t size_bytes_ = 0;   // what was asked for
-  std::size_t whole_bytes_ = 0;  // size_bytes_ in whole pages
+  std::size_t size_bytes_ = 0;  // what was asked for: whole pages are there
 };
 
 }  // namespace stemma

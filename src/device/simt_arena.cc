@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "base/math.h"
-#include "device/buffer.h"
+#include "device/huge_mapping.h"
 
 namespace stemma::simt {
 
@@ -58,38 +58,20 @@ struct Mapping {
 std::mutex idle_mutex;
 Mapping idle;  // that of the arena before; empty: another has it
 
-void unmap(const Mapping& mapping) {
-  if (mapping.size_bytes == 0) return;
-  STEMMA_CHECK_EQ(munmap(mapping.memory, mapping.size_bytes), 0);
-}
-
-// Nobody may touch it, and it lies at a multiple of a huge page.
-std::byte* new_mapping(std::size_t size_bytes) {
-  const std::size_t asked_bytes = size_bytes + kHugePageBytes;
-  void* const mapping =
-      mmap(nullptr, asked_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  STEMMA_CHECK(mapping != MAP_FAILED, "address space for an emulated GPU");
-  auto* const first = static_cast<std::byte*>(mapping);
-  const std::size_t misaligned = reinterpret_cast<std::uintptr_t>(first) % kHugePageBytes;
-  const std::size_t head = misaligned == 0 ? 0 : kHugePageBytes - misaligned;
-  std::byte* const memory = first + head;
-  unmap({first, head});
-  unmap({memory + size_bytes, kHugePageBytes - head});
-  static_cast<void>(madvise(memory, size_bytes, MADV_HUGEPAGE));
-  return memory;
-}
-
 std::byte* take_mapping(std::size_t size_bytes) {
   const std::lock_guard lock(idle_mutex);
   const Mapping before = std::exchange(idle, {});
   if (before.size_bytes == size_bytes) return before.memory;
-  unmap(before);
-  return new_mapping(size_bytes);
+  unmap(before.memory, before.size_bytes);
+  std::byte* const memory = try_map_huge(size_bytes, PROT_NONE, MAP_NORESERVE);
+  STEMMA_CHECK(memory != nullptr, "address space for an emulated GPU");
+  return memory;
 }
 
 void keep_mapping(std::byte* memory, std::size_t size_bytes) {
   const std::lock_guard lock(idle_mutex);
-  unmap(std::exchange(idle, {memory, size_bytes}));
+  const Mapping before = std::exchange(idle, {memory, size_bytes});
+  unmap(before.memory, before.size_bytes);
 }
 
 }  // namespace
