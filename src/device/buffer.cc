@@ -27,6 +27,7 @@ Error out_of_memory(std::size_t size_bytes, int sys_errno) {
 }
 
 std::byte* heap_bytes_or_null(std::size_t size_bytes) {
+  // NOLINTNEXTLINE(cppcoreguidelines-owning-memory): a Buffer is the owner
   void* const bytes = std::aligned_alloc(kPageBytes, size_bytes);
   if (bytes != nullptr) std::memset(bytes, 0, size_bytes);
   return static_cast<std::byte*>(bytes);
@@ -68,7 +69,7 @@ void Buffer::release() noexcept {
   if (is_mapping(size_bytes_)) {
     unmap(bytes_, round_up(size_bytes_, kHugePageBytes));
   } else {
-    std::free(bytes_);
+    std::free(bytes_);  // NOLINT(cppcoreguidelines-owning-memory): of its own
   }
   bytes_ = nullptr;
   size_bytes_ = 0;
