@@ -1,7 +1,9 @@
 #include <cmath>
+#include <span>
 #include <string>
 
 #include "template/operators.h"
+#include "template/percent_format.h"
 
 namespace stemma::jinja {
 namespace {
@@ -134,7 +136,9 @@ Result<Value> arithmetic(Arena& arena, Operator op, const Value& left, const Val
     return repeat(arena, right, left.integer());
   }
   if (op == Operator::kModulo && left.is(Kind::kText)) {
-    return Error{ErrorCode::kUnsupported, "formatting text with % is not supported"};
+    const bool several = right.is(Kind::kTuple);
+    const auto values = several ? std::span<const Value>(right.list().items) : std::span(&right, 1);
+    return percent_format(arena, left.text(), values);
   }
   return type_error(described(left) + " " + std::string(symbol(op)) + " " + described(right) +
                     " has no meaning");

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "template/operators.h"
+
 namespace stemma::jinja {
 namespace {
 
@@ -52,8 +54,18 @@ const Builtin* find_or_null(std::span<const Builtin> table, std::string_view nam
   return nullptr;
 }
 
+Result<bool> flag(const Call& call, std::size_t at) {
+  if (!call.has(at)) return false;
+  return truth(*call.args[at]);
+}
+
 Error type_error(std::string_view what) {
   return Error{ErrorCode::kInvalidArgument, std::string(what)};
+}
+
+Error unknown_case() {
+  return {ErrorCode::kUnsupported,
+          "changing the case of characters that become several is not supported"};
 }
 
 }  // namespace stemma::jinja

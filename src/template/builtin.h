@@ -59,11 +59,18 @@ const Builtin* find_or_null(std::span<const Builtin> table, std::string_view nam
 
 // `| name`.
 const Builtin* find_filter_or_null(std::string_view name);
+// The same of those alone that make a text.
+const Builtin* find_text_filter_or_null(std::string_view name);
 // `is name`. Its result is a bool.
 const Builtin* find_test_or_null(std::string_view name);
 // `.name(...)` of a str or a dict. The two have no name in common.
 const Builtin* find_method_or_null(Kind receiver, std::string_view name);
 
+// Whether argument `at` is given and holds.
+Result<bool> flag(const Call& call, std::size_t at);
+
 Error type_error(std::string_view what);
+// What python_case.h says nothing of.
+Error unknown_case();
 
 }  // namespace stemma::jinja

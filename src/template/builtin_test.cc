@@ -16,7 +16,7 @@ TEST(Builtins, TextFilters) {
       {"{{ \"aXbXc\"|replace(\"X\",\"--\") }} {{ \"aXbXc\"|replace(\"X\",\"\", 1) }}",
        "a--b--c abXc"},
       {R"({{ 5|string + "x" }})", "5x"},
-      {R"({{ "<b>"|safe }})", "<b>"},
+      {R"({{ "<b>"|safe }}{{ (true|safe)[0] }})", "<b>T"},
       {R"({{ "a,b"|replace(",", ", ")|upper|trim }})", "A, B"},
   });
 }
@@ -65,9 +65,87 @@ TEST(Builtins, Sorting) {
   });
   EXPECT_EQ(rendered("{{ [1, 'a']|sort }}"),
             "invalid_argument: t.jinja:1: filter 'sort': int and str have no order");
-  EXPECT_EQ(rendered("{{ 'é'|sort }}"),
-            "unsupported: t.jinja:1: filter 'sort': sorting text beyond ASCII without its case is "
-            "not supported");
+}
+
+TEST(Builtins, WhatIsDifferentAndWhatIsLeast) {
+  expect_all({
+      {"{{ ['b', 'B', 'a', 1, 1.0, true]|unique|list }}{{ ['b', 'B']|unique(true)|list }}",
+       "['b', 'a', 1]['b', 'B']"},
+      {"{{ [{'n': 1, 'k': 'x'}, {'n': 1}]|unique(attribute='n')|list }}", "[{'n': 1, 'k': 'x'}]"},
+      {"{{ [2, 1.5, 3]|min }} {{ ['b', 'C', 'a']|max }} {{ ['b', 'C', 'a']|max(true) }} {{ []|min "
+       "}}|",
+       "1.5 C b |"},
+      {"{{ [{'n': 2}, {'n': 1}]|min(attribute='n') }}", "{'n': 1}"},
+      {"{{ [1, 2.5]|sum }} {{ []|sum }} {{ [{'n': 2}, {'n': 1}]|sum(attribute='n') }} {{ "
+       "[1]|sum(start=5) }}",
+       "3.5 0 3 6"},
+      {"{{ [[1], [2]]|sum(start=[]) }}", "[1, 2]"},
+  });
+}
+
+// What is false has no items to these, whatever it is.
+TEST(Builtins, WhatIsFalseHasNoItemsToMapAndSelect) {
+  expect_all({
+      {"{{ none|selectattr('type', 'equalto', 'image')|list }}{{ 0|map('upper')|list }}", "[][]"},
+      {"{{ false|select|list }}{{ nothing|rejectattr('a')|list }}{{ none|map(attribute='a')|list "
+       "}}",
+       "[][][]"},
+  });
+  EXPECT_EQ(rendered("{{ 1|select|list }}"),
+            "invalid_argument: t.jinja:1: filter 'select': a value of the kind int cannot be "
+            "iterated");
+}
+
+TEST(Builtins, CasesBeyondAscii) {
+  expect_all({
+      {"{{ 'éпривет ß'|upper }} {{ 'ÉПРИВЕТ İ'|lower }} {{ 'ǆÉ'|capitalize }} {{ 'ßA'|capitalize "
+       "}}",
+       "ÉПРИВЕТ SS éпривет i̇ ǅé Ssa"},
+      {"{{ 'éa'.upper() }}{{ 'ÉA日'.lower() }}", "ÉAéa日"},
+      {"{{ ['É', 'é', 'b', 'É']|sort }}{{ ['É', 'é']|unique|list }}", "['b', 'É', 'é', 'É']['É']"},
+  });
+}
+
+TEST(Builtins, TitleBeginsWordsBehindSpaceHyphensAndBrackets) {
+  expect_all({
+      {R"({{ "hello wORLD it's foo-bar (x [y {z <élan_x"|title }})",
+       "Hello World It's Foo-Bar (X [Y {Z <Élan_x"},
+      {"{{ 'a\u00a0b\tc'|title }}", "A\u00a0B\tC"},
+  });
+}
+
+TEST(Builtins, PrintedListsShowWhatPythonCallsPrintable) {
+  expect_all({
+      {"{{ ['é', '日本', '🙂', ' '] }}{{ {'ü': 'ß'} }}", "['é', '日本', '🙂', ' ']{'ü': 'ß'}"},
+      {"{{ ['\u00a0', '\u200b', '\u2028', '\u0085', '\ue000', '\u00ad', '\u3000'] }}",
+       "['\\xa0', '\\u200b', '\\u2028', '\\x85', '\\ue000', '\\xad', '\\u3000']"},
+      {"{{ ['\U000e0020', '\U0010ffff', '\u0378', 'e\u0301'] }}",
+       "['\\U000e0020', '\\U0010ffff', '\\u0378', 'e\u0301']"},
+  });
+}
+
+TEST(Builtins, PercentFormats) {
+  expect_all({
+      {"{{ '%s is %d%%' % ('é', 5) }} {{ '%s' % 'a' }} {{ '%s %s' % (1, none) }} {{ '%s' % [1, "
+       "'a'] }}",
+       "é is 5% a 1 None [1, 'a']"},
+      {"{{ '%r %r' % ('é', 1.0) }} {{ '%5s|%-5s|%.2s|%4.1s' % ('ab', 'é', 'abc', '日本') }}",
+       "'é' 1.0    ab|é    |ab|   日"},
+      {"{{ '%05d %+d % d %-4d| %x %#x %04x %.3d' % (-42, 5, 5, 7, 255, 255, 10, 7) }}",
+       "-0042 +5  5 7   | ff 0xff 000a 007"},
+      {"{{ '%f %.2f %8.3f %08.2f %.0f' % (1.5, 2, -1.0625, -3.14159, 2.5) }} {{ '%d' % 2.9 }}",
+       "1.500000 2.00   -1.062 -0003.14 2 2"},
+      {"{{ '%s-%s'|format(1, 'b') }} {{ 'a'|format }} {{ '%d' % true }}", "1-b a 1"},
+  });
+}
+
+TEST(Builtins, IndentOfLines) {
+  expect_all({
+      {"{{ 'a\nb\n\nc\n'|indent }}|", "a\n    b\n\n    c\n|"},
+      {"{{ 'a\n\nb'|indent(2, true, true) }}|{{ 'a\nb'|indent('> ', first=true) }}",
+       "  a\n  \n  b|> a\n> b"},
+      {"{{ 'a\\r\\nb\\u2028c\\r'|indent(1) }}|{{ ''|indent(first=true) }}|", "a\n b\n c|    |"},
+  });
 }
 
 TEST(Builtins, AnUndefinedValuePrintsAsAWordInAList) {
@@ -203,12 +281,25 @@ TEST(Builtins, TextMethods) {
       {"{{ \"abc\".startswith(\"ab\") }} {{ \"abc\".endswith(\"bc\") }} {{ "
        "\"abc\".startswith(\"\") }}",
        "True True True"},
+      {"{{ 'abc'.startswith(('x', 'ab')) }} {{ 'abc'.endswith(('x',)) }} {{ 'a'.startswith(()) }}",
+       "True False False"},
       {"{{ \"aBc\".upper() }}{{ \"aBc\".lower() }}{{ \"hello wORLD it's\".title() }}{{ "
        "\"aBC\".capitalize() }}",
        "ABCabcHello World It'SAbc"},
       {"{{ \"aXbX\".replace(\"X\", \"y\") }} {{ \"aXbX\".replace(\"X\", \"y\", 1) }}", "ayby aybX"},
       {R"({{ "añb".find("b") }} {{ "a".find("z") }})", "2 -1"},
       {R"({{ ",".join(["a","b"]) }})", "a,b"},
+      {"{{ 'a,b,c'.rsplit(',', 1) }}{{ 'a,b'.rsplit(',') }}{{ ' a  b  c '.split(none, 1) }}{{ ' a "
+       "b "
+       "'.rsplit() }}",
+       "['a,b', 'c']['a', 'b']['a', 'b  c ']['a', 'b']"},
+      {"{{ 'a=b=c'.partition('=') }}{{ 'a=b=c'.rpartition('=') }}{{ 'a'.partition('=') }}{{ "
+       "'a'.rpartition('=') }}",
+       "('a', '=', 'b=c')('a=b', '=', 'c')('a', '', '')('', '', 'a')"},
+      {"{{ 'a\\nb\\r\\n\\rc\\u2028'.splitlines() }}{{ ''.splitlines() }}", "['a', 'b', '', 'c'][]"},
+      {"{{ 'añbab'.rfind('b') }} {{ 'a'.rfind('z') }} {{ 'aXaXX'.count('X') }} {{ 'añ'.count('') "
+       "}}",
+       "4 -1 3 3"},
       {"{{ \"prefix-x\".removeprefix(\"prefix-\") }} {{ \"x.y\".removesuffix(\".y\") }}", "x x"},
   });
 }
@@ -235,6 +326,8 @@ TEST(Builtins, ToJson) {
        "{{ none|tojson }}",
        "[\n  1,\n  2\n] [] \"x\" 1.0 null"},
       {R"({{ {"a": [1, 2]}|tojson(separators=(",", ":")) }})", R"({"a":[1,2]})"},
+      {R"({{ {"b": 1, "é": {"z": 1, "a": 2}, "B": 3}|tojson(sort_keys=true) }})",
+       R"({"B": 3, "b": 1, "é": {"a": 2, "z": 1}})"},
       {R"({{ "é🙂"|tojson(ensure_ascii=true) }})", R"("\u00e9\ud83d\ude42")"},
       {R"({{ "\x7f"|tojson(ensure_ascii=true) }}{{ "\x7f"|tojson|length }})", R"("\u007f"3)"},
       {R"({{ "\u0001\b\f\t\u007f/" |tojson }})", "\"\\u0001\\b\\f\\t\177/\""},

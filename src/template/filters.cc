@@ -1,5 +1,5 @@
-// The filters: `value | name(arguments)`. Each follows Jinja's filter of that name; tojson is the
-// one that the families' own renderers install (no HTML escapes, UTF-8 as it is).
+// The filters: `value | name(arguments)`. Each follows Jinja's filter of that name. Those that make
+// a text of any value are in text_filters.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,52 +14,11 @@
 #include "template/builtin.h"
 #include "template/number_text.h"
 #include "template/operators.h"
+#include "template/python_case.h"
 #include "template/python_text.h"
-#include "template/template_json.h"
 
 namespace stemma::jinja {
 namespace {
-
-Error needs(std::string_view what, const Value& value) {
-  return type_error("needs " + std::string(what) + ", not " + described(value));
-}
-
-using CaseFunction = std::string (*)(std::string_view);
-
-Result<Value> change_case(const Call& call, CaseFunction change) {
-  STEMMA_ASSIGN_OR_RETURN(const Value text, to_text(call.arena, call.self));
-  if (!is_ascii(text.text())) {
-    return Error{ErrorCode::kUnsupported,
-                 "changing the case of text beyond ASCII is not supported"};
-  }
-  return call.arena.text(change(text.text()));
-}
-
-Result<Value> filter_upper(const Call& call) {
-  return change_case(call, upper);
-}
-Result<Value> filter_lower(const Call& call) {
-  return change_case(call, lower);
-}
-Result<Value> filter_capitalize(const Call& call) {
-  return change_case(call, capitalize);
-}
-
-Result<Value> filter_trim(const Call& call) {
-  STEMMA_ASSIGN_OR_RETURN(const Value text, to_text(call.arena, call.self));
-  if (!call.has(0) || call.args[0]->is(Kind::kNone)) {
-    return Value::text(strip(text.text(), Side::kBoth));
-  }
-  if (!call.args[0]->is(Kind::kText)) return needs("characters", *call.args[0]);
-  return Value::text(strip(text.text(), Side::kBoth, call.args[0]->text()));
-}
-
-Result<Value> filter_string(const Call& call) {
-  return to_text(call.arena, call.self);
-}
-Result<Value> filter_safe(const Call& call) {
-  return call.self;
-}
 
 Result<Value> filter_length(const Call& call) {
   const Value& value = call.self;
@@ -68,7 +27,8 @@ Result<Value> filter_length(const Call& call) {
   if (value.is(Kind::kMapping)) {
     return Value::integer(static_cast<std::int64_t>(value.mapping().entries.size()));
   }
-  if (!value.is(Kind::kList) && !value.is(Kind::kTuple)) return needs("a str, list or dict", value);
+  if (!value.is(Kind::kList) && !value.is(Kind::kTuple))
+    return wrong_kind("a str, list or dict", value);
   return Value::integer(static_cast<std::int64_t>(value.list().items.size()));
 }
 
@@ -83,7 +43,7 @@ Result<Value> filter_first(const Call& call) {
 }
 
 Result<Value> filter_last(const Call& call) {
-  if (call.self.is(Kind::kLazy)) return needs("a list", call.self);
+  if (call.self.is(Kind::kLazy)) return wrong_kind("a list", call.self);
   STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
   return items.empty() ? Value::undefined("last item") : items.back();
 }
@@ -100,7 +60,7 @@ Result<Value> filter_reverse(const Call& call) {
 // "a.b" of each item, as `attribute=` of several filters means it: a part of digits is an index.
 Result<Value> nested_attribute(Arena& arena, const Value& item, const Value& path) {
   if (path.is(Kind::kInteger)) return subscript(arena, item, path);
-  if (!path.is(Kind::kText)) return needs("an attribute's name", path);
+  if (!path.is(Kind::kText)) return wrong_kind("an attribute's name", path);
   Value value = item;
   for (const std::string_view name : split(path.text(), ".", -1)) {
     std::int64_t index = 0;
@@ -196,7 +156,7 @@ Result<Value> filter_abs(const Call& call) {
                                std::fabs(call.self.real()));
   }
   if (call.self.is(Kind::kFloat)) return Value::real(std::fabs(call.self.real()));
-  if (!call.self.is_whole()) return needs("a number", call.self);
+  if (!call.self.is_whole()) return wrong_kind("a number", call.self);
   if (call.self.integer() >= 0) return Value::integer(call.self.integer());
   return arithmetic(call.arena, Operator::kSubtract, Value::integer(0), call.self);
 }
@@ -204,7 +164,7 @@ Result<Value> filter_abs(const Call& call) {
 Result<Value> filter_items(const Call& call) {
   std::vector<Value> pairs;
   if (call.self.is_defined()) {
-    if (!call.self.is(Kind::kMapping)) return needs("a dict", call.self);
+    if (!call.self.is(Kind::kMapping)) return wrong_kind("a dict", call.self);
     for (const NamedValue& entry : call.self.mapping().entries) {
       pairs.push_back(call.arena.sequence(Kind::kTuple, {Value::text(entry.name), entry.value}));
     }
@@ -221,11 +181,9 @@ struct Keyed {
 // Texts are sorted without their case unless that counts.
 Result<Value> sort_key(Arena& arena, const Value& value, bool case_counts) {
   if (!value.is(Kind::kText) || case_counts) return value;
-  if (!is_ascii(value.text())) {
-    return Error{ErrorCode::kUnsupported,
-                 "sorting text beyond ASCII without its case is not supported"};
-  }
-  return arena.text(lower(value.text()));
+  std::optional<std::string> small = lower(value.text());
+  if (!small.has_value()) return unknown_case();
+  return arena.text(std::move(*small));
 }
 
 // A list of the items, those of equal keys in their order.
@@ -244,10 +202,20 @@ Result<Value> sorted(Arena& arena, std::vector<Keyed> all, bool reversed) {
   return arena.sequence(Kind::kList, std::move(items));
 }
 
-// Whether an argument is given and holds.
-Result<bool> flag(const Call& call, std::size_t i) {
-  if (!call.has(i)) return false;
-  return truth(*call.args[i]);
+// The items, each with its key: itself, or its attribute that argument `at` names.
+Result<std::vector<Keyed>> keyed(const Call& call, std::size_t at, bool case_counts) {
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  const bool by_attribute = call.has(at) && !call.args[at]->is(Kind::kNone);
+  std::vector<Keyed> all;
+  for (const Value& item : items) {
+    Value key = item;
+    if (by_attribute) {
+      STEMMA_ASSIGN_OR_RETURN(key, nested_attribute(call.arena, item, *call.args[at]));
+    }
+    STEMMA_ASSIGN_OR_RETURN(key, sort_key(call.arena, key, case_counts));
+    all.push_back({key, item});
+  }
+  return all;
 }
 
 Result<Value> filter_sort(const Call& call) {
@@ -257,22 +225,13 @@ Result<Value> filter_sort(const Call& call) {
   if (by_attribute && call.args[2]->text().find(',') != std::string_view::npos) {
     return Error{ErrorCode::kUnsupported, "sorting by several attributes is not supported"};
   }
-  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
-  std::vector<Keyed> all;
-  for (const Value& item : items) {
-    Value key = item;
-    if (by_attribute) {
-      STEMMA_ASSIGN_OR_RETURN(key, nested_attribute(call.arena, item, *call.args[2]));
-    }
-    STEMMA_ASSIGN_OR_RETURN(key, sort_key(call.arena, key, case_counts));
-    all.push_back({key, item});
-  }
+  STEMMA_ASSIGN_OR_RETURN(std::vector<Keyed> all, keyed(call, 2, case_counts));
   return sorted(call.arena, std::move(all), reversed);
 }
 
 // The members of a dict, by their names or their values.
 Result<Value> filter_dictsort(const Call& call) {
-  if (!call.self.is(Kind::kMapping)) return needs("a dict", call.self);
+  if (!call.self.is(Kind::kMapping)) return wrong_kind("a dict", call.self);
   STEMMA_ASSIGN_OR_RETURN(const bool case_counts, flag(call, 0));
   STEMMA_ASSIGN_OR_RETURN(const bool reversed, flag(call, 2));
   const std::string_view by = call.has(1) ? call.args[1]->text() : "key";
@@ -287,39 +246,45 @@ Result<Value> filter_dictsort(const Call& call) {
   return sorted(call.arena, std::move(all), reversed);
 }
 
-Result<Value> filter_replace(const Call& call) {
-  STEMMA_ASSIGN_OR_RETURN(const Value text, to_text(call.arena, call.self));
-  const Call method_call{call.arena, text, call.args, {}};
-  return find_method_or_null(Kind::kText, "replace")->apply(method_call);
+// The first item of each key.
+Result<Value> filter_unique(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const bool case_counts, flag(call, 0));
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<Keyed> all, keyed(call, 1, case_counts));
+  std::vector<Keyed> kept;
+  for (const Keyed& one : all) {
+    call.arena.charge_steps(static_cast<std::int64_t>(kept.size()));
+    if (!call.arena.exceeded().empty()) break;
+    const bool known = std::any_of(kept.begin(), kept.end(),
+                                   [&](const Keyed& other) { return equal(other.key, one.key); });
+    if (!known) kept.push_back(one);
+  }
+  std::vector<Value> items;
+  for (const Keyed& one : kept) items.push_back(one.item);
+  return call.arena.sequence(Kind::kLazy, std::move(items));
 }
 
-Status read_separators(const Value& value, JsonFormat& format) {
-  if (value.is(Kind::kNone)) return {};
-  const bool pair = (value.is(Kind::kTuple) || value.is(Kind::kList)) &&
-                    value.list().items.size() == 2 && value.list().items[0].is(Kind::kText) &&
-                    value.list().items[1].is(Kind::kText);
-  if (!pair) return needs("two separators", value);
-  format.item_separator = value.list().items[0].text();
-  format.key_separator = value.list().items[1].text();
-  return {};
+// The first item of which no other is less, or greater.
+template <Operator op>
+Result<Value> filter_extreme(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const bool case_counts, flag(call, 0));
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<Keyed> all, keyed(call, 1, case_counts));
+  if (all.empty()) return Value::undefined("item of an empty sequence");
+  Keyed best = all.front();
+  for (const Keyed& one : std::span(all).subspan(1)) {
+    STEMMA_ASSIGN_OR_RETURN(const bool better, compare(call.arena, op, one.key, best.key));
+    if (better) best = one;
+  }
+  return best.item;
 }
 
-Result<Value> filter_tojson(const Call& call) {
-  JsonFormat format;
-  if (call.has(0)) {
-    STEMMA_ASSIGN_OR_RETURN(format.escape_non_ascii, truth(*call.args[0]));
+Result<Value> filter_sum(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<Keyed> all, keyed(call, 0, true));
+  Value sum = call.has(1) ? *call.args[1] : Value::integer(0);
+  if (sum.is(Kind::kText)) return type_error("sums no str");
+  for (const Keyed& one : all) {
+    STEMMA_ASSIGN_OR_RETURN(sum, arithmetic(call.arena, Operator::kAdd, sum, one.key));
   }
-  if (call.has(1) && !call.args[1]->is(Kind::kNone)) {
-    if (!call.args[1]->is_whole()) return needs("a whole number as indent", *call.args[1]);
-    format.indent = std::clamp<std::int64_t>(call.args[1]->integer(), 0, 256);
-    format.item_separator = ",";
-  }
-  if (call.has(2)) STEMMA_RETURN_IF_ERROR(read_separators(*call.args[2], format));
-  if (call.has(3)) {
-    STEMMA_ASSIGN_OR_RETURN(const bool sort_keys, truth(*call.args[3]));
-    if (sort_keys) return Error{ErrorCode::kUnsupported, "sort_keys is not supported"};
-  }
-  return to_json(call.arena, call.self, format);
+  return sum;
 }
 
 Result<Value> map_attribute(const Call& call, std::span<const Value> items) {
@@ -345,8 +310,16 @@ std::span<const Value> positional_from(const Call& call, std::vector<Value>& sto
   return storage;
 }
 
+// The items of what is true; what is false has none here, be it a number.
+Result<std::span<const Value>> elements_if_true(const Call& call) {
+  if (call.self.is(Kind::kLazy)) return elements(call.arena, call.self);
+  STEMMA_ASSIGN_OR_RETURN(const bool is_true, truth(call.self));
+  if (!is_true) return std::span<const Value>();
+  return elements(call.arena, call.self);
+}
+
 Result<Value> filter_map(const Call& call) {
-  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements_if_true(call));
   if (call.args.empty()) return map_attribute(call, items);
   const Value& name = *call.args[0];
   const Builtin* filter = name.is(Kind::kText) ? find_filter_or_null(name.text()) : nullptr;
@@ -378,7 +351,7 @@ Result<Value> keep(const Call& call, bool by_attribute, bool wanted) {
   }
   std::vector<Value> storage;
   const Arguments arguments{positional_from(call, storage, test_at + 1), call.named};
-  STEMMA_ASSIGN_OR_RETURN(const auto items, elements(call.arena, call.self));
+  STEMMA_ASSIGN_OR_RETURN(const auto items, elements_if_true(call));
   std::vector<Value> kept;
   for (const Value& item : items) {
     call.arena.charge_steps(1);
@@ -410,29 +383,25 @@ Result<Value> filter_rejectattr(const Call& call) {
 }
 
 constexpr std::array kFilters = {
-    Builtin{"trim", filter_trim, {"chars"}},
-    Builtin{"tojson", filter_tojson, {"ensure_ascii", "indent", "separators", "sort_keys"}},
     Builtin{"length", filter_length},
     Builtin{"count", filter_length},
     Builtin{"join", filter_join, {"d", "attribute"}},
     Builtin{"first", filter_first},
     Builtin{"last", filter_last},
-    Builtin{"upper", filter_upper},
-    Builtin{"lower", filter_lower},
-    Builtin{"capitalize", filter_capitalize},
     Builtin{"default", filter_default, {"default_value", "boolean"}},
     Builtin{"d", filter_default, {"default_value", "boolean"}},
     Builtin{"list", filter_list},
-    Builtin{"string", filter_string},
     Builtin{"int", filter_int, {"default", "base"}},
     Builtin{"float", filter_float, {"default"}},
     Builtin{"abs", filter_abs},
     Builtin{"items", filter_items},
     Builtin{"sort", filter_sort, {"reverse", "case_sensitive", "attribute"}},
     Builtin{"dictsort", filter_dictsort, {"case_sensitive", "by", "reverse"}},
-    Builtin{"replace", filter_replace, {"old", "new", "count"}, 2},
+    Builtin{"unique", filter_unique, {"case_sensitive", "attribute"}},
+    Builtin{"min", filter_extreme<Operator::kLess>, {"case_sensitive", "attribute"}},
+    Builtin{"max", filter_extreme<Operator::kGreater>, {"case_sensitive", "attribute"}},
+    Builtin{"sum", filter_sum, {"attribute", "start"}},
     Builtin{"reverse", filter_reverse},
-    Builtin{"safe", filter_safe},
     Builtin{"map", filter_map, {}, 0, true},
     Builtin{"select", filter_select, {}, 0, true},
     Builtin{"reject", filter_reject, {}, 0, true},
@@ -443,7 +412,8 @@ constexpr std::array kFilters = {
 }  // namespace
 
 const Builtin* find_filter_or_null(std::string_view name) {
-  return find_or_null(kFilters, name);
+  const Builtin* const of_text = find_text_filter_or_null(name);
+  return of_text != nullptr ? of_text : find_or_null(kFilters, name);
 }
 
 }  // namespace stemma::jinja

@@ -1,11 +1,16 @@
 // The methods: `value.name(arguments)` of a str or a dict, as Python has them.
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "template/builtin.h"
 #include "template/operators.h"
+#include "template/python_case.h"
 #include "template/python_text.h"
 
 namespace stemma::jinja {
@@ -50,8 +55,16 @@ std::size_t cuts_max(std::string_view text, std::string_view separator_or_empty)
   return cuts;
 }
 
+Value list_of(Arena& arena, const std::vector<std::string_view>& parts) {
+  std::vector<Value> items;
+  items.reserve(parts.size());
+  for (const std::string_view part : parts) items.push_back(Value::text(part));
+  return arena.sequence(Kind::kList, std::move(items));
+}
+
 // What a text of separators alone would make is charged before it is made, and a long text in a few
 // parts is no more than these.
+template <bool from_end>
 Result<Value> split_method(const Call& call) {
   STEMMA_ASSIGN_OR_RETURN(const std::int64_t splits_max, count_argument(call, 1));
   const std::string_view text = call.self.text();
@@ -59,29 +72,60 @@ Result<Value> split_method(const Call& call) {
   if (call.has(0) && !call.args[0]->is(Kind::kNone)) {
     STEMMA_ASSIGN_OR_RETURN(separator, text_argument(call, 0));
     if (separator.empty()) return type_error("the separator is empty");
-  } else if (splits_max >= 0) {
-    return type_error("split at white space takes no count here");
+  }
+  if (from_end && separator.empty() && splits_max >= 0) {
+    return Error{ErrorCode::kUnsupported,
+                 "so many cuts at white space from the end are not supported"};
   }
   std::size_t cuts = cuts_max(text, separator);
   if (splits_max >= 0) cuts = std::min(cuts, static_cast<std::size_t>(splits_max));
   call.arena.charge_bytes((cuts + 1) * sizeof(Value));
   if (!call.arena.exceeded().empty()) return Value();
-  const std::vector<std::string_view> parts =
-      separator.empty() ? split_on_space(text) : split(text, separator, splits_max);
-  std::vector<Value> items;
-  items.reserve(parts.size());
-  for (const std::string_view part : parts) items.push_back(Value::text(part));
-  return call.arena.sequence(Kind::kList, std::move(items));
+  if (separator.empty()) return list_of(call.arena, split_on_space(text, splits_max));
+  return list_of(call.arena, from_end ? split_from_end(text, separator, splits_max)
+                                      : split(text, separator, splits_max));
 }
 
-Result<Value> starts_with_method(const Call& call) {
-  STEMMA_ASSIGN_OR_RETURN(const std::string_view prefix, text_argument(call, 0));
-  return Value::boolean(call.self.text().starts_with(prefix));
+Result<Value> split_lines_method(const Call& call) {
+  const std::string_view text = call.self.text();
+  call.arena.charge_bytes(text.size() * sizeof(Value));  // an end of a line is a byte or more
+  if (!call.arena.exceeded().empty()) return Value();
+  std::vector<std::string_view> lines = split_lines(text);
+  if (lines.back().empty()) lines.pop_back();
+  return list_of(call.arena, lines);
 }
 
-Result<Value> ends_with_method(const Call& call) {
-  STEMMA_ASSIGN_OR_RETURN(const std::string_view suffix, text_argument(call, 0));
-  return Value::boolean(call.self.text().ends_with(suffix));
+// The text before the separator, it, and what is behind it; its last one where `last`.
+template <bool last>
+Result<Value> partition_method(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const std::string_view separator, text_argument(call, 0));
+  if (separator.empty()) return type_error("the separator is empty");
+  const std::string_view text = call.self.text();
+  const std::size_t at = last ? text.rfind(separator) : text.find(separator);
+  const Value whole = Value::text(text);
+  const Value nothing = Value::text({});
+  if (at == std::string_view::npos) {
+    return call.arena.sequence(Kind::kTuple, last ? std::vector<Value>{nothing, nothing, whole}
+                                                  : std::vector<Value>{whole, nothing, nothing});
+  }
+  return call.arena.sequence(Kind::kTuple, {Value::text(text.substr(0, at)), Value::text(separator),
+                                            Value::text(text.substr(at + separator.size()))});
+}
+
+// Whether the text has that at its beginning or end; of a tuple, any of it.
+template <bool at_end>
+Result<Value> is_at_side(const Call& call) {
+  const Value& wanted = *call.args[0];
+  const auto all =
+      wanted.is(Kind::kTuple) ? std::span<const Value>(wanted.list().items) : std::span(&wanted, 1);
+  const std::string_view text = call.self.text();
+  for (const Value& one : all) {
+    if (!one.is(Kind::kText)) return type_error("needs a str, not " + described(one));
+    if (at_end ? text.ends_with(one.text()) : text.starts_with(one.text())) {
+      return Value::boolean(true);
+    }
+  }
+  return Value::boolean(false);
 }
 
 Result<Value> remove_prefix_method(const Call& call) {
@@ -98,15 +142,13 @@ Result<Value> remove_suffix_method(const Call& call) {
   return Value::text(text);
 }
 
-using CaseFunction = std::string (*)(std::string_view);
+using CaseFunction = std::optional<std::string> (*)(std::string_view);
 
 template <CaseFunction change>
 Result<Value> case_method(const Call& call) {
-  if (!is_ascii(call.self.text())) {
-    return Error{ErrorCode::kUnsupported,
-                 "changing the case of text beyond ASCII is not supported"};
-  }
-  return call.arena.text(change(call.self.text()));
+  std::optional<std::string> changed = change(call.self.text());
+  if (!changed.has_value()) return unknown_case();
+  return call.arena.text(std::move(*changed));
 }
 
 Result<Value> replace_method(const Call& call) {
@@ -126,11 +168,20 @@ Result<Value> replace_method(const Call& call) {
   return out.finish();
 }
 
+template <bool last>
 Result<Value> find_method(const Call& call) {
   STEMMA_ASSIGN_OR_RETURN(const std::string_view wanted, text_argument(call, 0));
-  const std::size_t at = call.self.text().find(wanted);
+  const std::string_view text = call.self.text();
+  const std::size_t at = last ? text.rfind(wanted) : text.find(wanted);
   if (at == std::string_view::npos) return Value::integer(-1);
-  return Value::integer(character_count(call.self.text().substr(0, at)));
+  return Value::integer(character_count(text.substr(0, at)));
+}
+
+Result<Value> count_method(const Call& call) {
+  STEMMA_ASSIGN_OR_RETURN(const std::string_view wanted, text_argument(call, 0));
+  const std::string_view text = call.self.text();
+  if (wanted.empty()) return Value::integer(character_count(text) + 1);
+  return Value::integer(static_cast<std::int64_t>(cuts_max(text, wanted)));
 }
 
 Result<Value> join_method(const Call& call) {
@@ -170,9 +221,13 @@ constexpr std::array kTextMethods = {
     Builtin{"strip", strip_method<Side::kBoth>, {"chars"}},
     Builtin{"lstrip", strip_method<Side::kLeft>, {"chars"}},
     Builtin{"rstrip", strip_method<Side::kRight>, {"chars"}},
-    Builtin{"split", split_method, {"sep", "maxsplit"}},
-    Builtin{"startswith", starts_with_method, {"prefix"}, 1},
-    Builtin{"endswith", ends_with_method, {"suffix"}, 1},
+    Builtin{"split", split_method<false>, {"sep", "maxsplit"}},
+    Builtin{"rsplit", split_method<true>, {"sep", "maxsplit"}},
+    Builtin{"splitlines", split_lines_method},
+    Builtin{"partition", partition_method<false>, {"sep"}, 1},
+    Builtin{"rpartition", partition_method<true>, {"sep"}, 1},
+    Builtin{"startswith", is_at_side<false>, {"prefix"}, 1},
+    Builtin{"endswith", is_at_side<true>, {"suffix"}, 1},
     Builtin{"removeprefix", remove_prefix_method, {"prefix"}, 1},
     Builtin{"removesuffix", remove_suffix_method, {"suffix"}, 1},
     Builtin{"upper", case_method<upper>},
@@ -180,7 +235,9 @@ constexpr std::array kTextMethods = {
     Builtin{"capitalize", case_method<capitalize>},
     Builtin{"title", case_method<title>},
     Builtin{"replace", replace_method, {"old", "new", "count"}, 2},
-    Builtin{"find", find_method, {"sub"}, 1},
+    Builtin{"find", find_method<false>, {"sub"}, 1},
+    Builtin{"rfind", find_method<true>, {"sub"}, 1},
+    Builtin{"count", count_method, {"sub"}, 1},
     Builtin{"join", join_method, {"iterable"}, 1},
 };
 

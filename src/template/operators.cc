@@ -6,6 +6,7 @@
 #include <string>
 
 #include "template/builtin.h"
+#include "template/python_case.h"
 #include "template/python_text.h"
 
 namespace stemma::jinja {
@@ -18,12 +19,7 @@ Status append_quoted(TextBuilder& out, const Value& value) {
     return {};
   }
   if (!value.is(Kind::kText)) return append_text(out, value);
-  const auto quoted = quoted_text(value.text());
-  if (!quoted) {
-    return Error{ErrorCode::kUnsupported,
-                 "printing a list or dict that holds text beyond ASCII is not supported"};
-  }
-  out.append(*quoted);
+  out.append(quoted_text(value.text()));
   return {};
 }
 
@@ -144,6 +140,10 @@ Value absent_attribute(const Value& value, std::string_view name) {
 std::string described(const Value& value) {
   if (value.is_defined()) return std::string(kind_name(value.kind()));
   return "'" + std::string(value.text()) + "' is undefined";
+}
+
+Error wrong_kind(std::string_view wanted, const Value& value) {
+  return type_error("needs " + std::string(wanted) + ", not " + described(value));
 }
 
 Result<bool> truth(const Value& value) {

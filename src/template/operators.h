@@ -22,6 +22,8 @@ namespace stemma::jinja {
 
 // How an error calls the value: "'name' is undefined", "int".
 std::string described(const Value& value);
+// "needs `wanted`, not " what the value is.
+Error wrong_kind(std::string_view wanted, const Value& value);
 
 Result<bool> truth(const Value& value);
 

@@ -120,6 +120,11 @@ TEST(RenderingRefuses, WhatHasNoMeaning) {
        "invalid_argument: t.jinja:1: filter 'trim': there is no argument 'x'"},
       {"{{ 'a'.replace('b') }}",
        "invalid_argument: t.jinja:1: method .replace(): the argument 'new' is missing"},
+      {"{{ '%s' % () }}", "invalid_argument: t.jinja:1: fewer values than the format has places"},
+      {"{{ 'a' % 1 }}", "invalid_argument: t.jinja:1: more values than the format has places"},
+      {"{{ '%d' % 'a' }}", "invalid_argument: t.jinja:1: %d needs a number, not str"},
+      {"{{ '5%' % 1 }}", "invalid_argument: t.jinja:1: the format ends within a place"},
+      {"{{ ['a', 1]|sum }}", "invalid_argument: t.jinja:1: filter 'sum': int + str has no meaning"},
       {"{{ 'a'[::0] }}", "invalid_argument: t.jinja:1: slice: a slice needs a step other than 0"},
       {"{{ raise_exception('no ' ~ 1) }}",
        "invalid_argument: t.jinja:1: raise_exception(): the template refuses these messages: no 1"},
@@ -128,17 +133,21 @@ TEST(RenderingRefuses, WhatHasNoMeaning) {
 
 TEST(RenderingRefuses, WhatWouldBeAGuess) {
   expect_all({
-      {"{{ 'é'|upper }}",
-       "unsupported: t.jinja:1: filter 'upper': changing the case of text beyond ASCII is not "
-       "supported"},
-      {"{{ ['é'] }}",
-       "unsupported: t.jinja:1: printing a list or dict that holds text beyond ASCII is not "
-       "supported"},
+      {"{{ 'ΣΑΣ'|lower }}",
+       "unsupported: t.jinja:1: filter 'lower': changing the case of characters that become "
+       "several "
+       "is not supported"},
+      {"{{ 'ﬁn'.upper() }}",
+       "unsupported: t.jinja:1: method .upper(): changing the case of characters that become "
+       "several is not supported"},
       {"{{ messages[0].items }}", "unsupported: t.jinja:1: printing a method is not supported"},
       {"{{ messages[0].items|tojson }}",
        "invalid_argument: t.jinja:1: filter 'tojson': a method is not JSON"},
       {"{{ range(3) }}", "unsupported: t.jinja:1: printing a lazy sequence is not supported"},
-      {"{{ '%s' % 1 }}", "unsupported: t.jinja:1: formatting text with % is not supported"},
+      {"{{ '%g' % 1 }}", "unsupported: t.jinja:1: formatting text with %g is not supported"},
+      {"{{ '%*d' % (1, 2) }}", "unsupported: t.jinja:1: formatting text with %* is not supported"},
+      {"{{ '%(a)s' % {'a': 1} }}",
+       "unsupported: t.jinja:1: formatting text with %( is not supported"},
       {"{{ {1: 2} }}", "unsupported: t.jinja:1: a dict with a key that is no str is not supported"},
       {"{{ strftime_now('%Y') }}",
        "unsupported: t.jinja:1: strftime_now(): needs the current date, which the caller does not "

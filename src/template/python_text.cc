@@ -1,10 +1,10 @@
 #include "template/python_text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 
-#include "base/ascii.h"
 #include "base/check.h"
 
 namespace stemma::jinja {
@@ -23,23 +23,6 @@ constexpr std::size_t promised_bytes(char c) {
   return 1;
 }
 
-char ascii_upper(char c) {
-  return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-}
-bool ascii_letter(char c) {
-  return lower_ascii(c) >= 'a' && lower_ascii(c) <= 'z';
-}
-
-// The code point of one whole character of 2 or 3 bytes; 0 for any other.
-std::uint32_t short_code_point(std::string_view character) {
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
-  if (character.size() == 2) return ((at(0) & 0x1Fu) << 6) | (at(1) & 0x3Fu);
-  if (character.size() == 3) {
-    return ((at(0) & 0x0Fu) << 12) | ((at(1) & 0x3Fu) << 6) | (at(2) & 0x3Fu);
-  }
-  return 0;
-}
-
 // Where the last character of `text` begins. REQUIRES: text is not empty.
 std::size_t last_character(std::string_view text) {
   for (std::size_t length = 1; length <= 4 && length <= text.size(); ++length) {
@@ -49,6 +32,11 @@ std::size_t last_character(std::string_view text) {
     }
   }
   return text.size() - 1;
+}
+
+bool ends_line(std::int32_t c) {
+  return (c >= '\n' && c <= '\r') || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 ||
+         c == 0x2029;
 }
 
 bool contains_character(std::string_view chars, std::string_view character) {
@@ -72,6 +60,17 @@ std::size_t character_bytes(std::string_view text, std::size_t at) {
   return bytes;
 }
 
+std::int32_t code_point(std::string_view character) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return at(0) < 0x80 ? at(0) : -1;
+  std::uint32_t code = at(0) & (0xFFu >> (character.size() + 1));
+  for (std::size_t i = 1; i < character.size(); ++i) code = (code << 6) | (at(i) & 0x3Fu);
+  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // less has a shorter form
+  const bool is_text =
+      code >= kLeast[character.size()] && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+  return is_text ? static_cast<std::int32_t>(code) : -1;
+}
+
 std::int64_t character_count(std::string_view text) {
   std::int64_t count = 0;
   for (std::size_t at = 0; at < text.size(); at += character_bytes(text, at)) ++count;
@@ -93,7 +92,7 @@ bool is_space(std::string_view character) {
     const char c = character[0];
     return c == ' ' || (c >= '\t' && c <= '\r') || (c >= '\x1c' && c <= '\x1f');
   }
-  const std::uint32_t c = short_code_point(character);
+  const std::int32_t c = code_point(character);
   return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 ||
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
@@ -130,19 +129,50 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   return parts;
 }
 
-std::vector<std::string_view> split_on_space(std::string_view text) {
+std::vector<std::string_view> split_from_end(std::string_view text, std::string_view separator,
+                                             std::int64_t splits_max) {
+  STEMMA_CHECK(!separator.empty(), "a separator has at least one character");
   std::vector<std::string_view> parts;
+  while (splits_max != 0) {
+    const std::size_t at = text.rfind(separator);
+    if (at == std::string_view::npos) break;
+    parts.push_back(text.substr(at + separator.size()));
+    text = text.substr(0, at);
+    --splits_max;
+  }
+  parts.push_back(text);
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+std::vector<std::string_view> split_on_space(std::string_view text, std::int64_t splits_max) {
+  std::vector<std::string_view> parts;
+  for (text = strip(text, Side::kLeft); !text.empty(); text = strip(text, Side::kLeft)) {
+    std::size_t end = splits_max == 0 ? text.size() : 0;
+    while (end < text.size() && !is_space(text.substr(end, character_bytes(text, end)))) {
+      end += character_bytes(text, end);
+    }
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end);
+    --splits_max;
+  }
+  return parts;
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t bytes = character_bytes(text, at);
-    if (is_space(text.substr(at, bytes))) {
-      if (at > begin) parts.push_back(text.substr(begin, at - begin));
+    std::size_t bytes = character_bytes(text, at);
+    if (ends_line(code_point(text.substr(at, bytes)))) {
+      lines.push_back(text.substr(begin, at - begin));
+      if (text.substr(at).starts_with("\r\n")) bytes = 2;
       begin = at + bytes;
     }
     at += bytes;
   }
-  if (begin < text.size()) parts.push_back(text.substr(begin));
-  return parts;
+  lines.push_back(text.substr(begin));
+  return lines;
 }
 
 bool is_ascii(std::string_view text) {
@@ -150,34 +180,6 @@ bool is_ascii(std::string_view text) {
     if (static_cast<unsigned char>(c) >= 0x80) return false;
   }
   return true;
-}
-
-std::string upper(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = ascii_upper(c);
-  return result;
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = lower_ascii(c);
-  return result;
-}
-
-std::string capitalize(std::string_view text) {
-  std::string result = lower(text);
-  if (!result.empty()) result[0] = ascii_upper(result[0]);
-  return result;
-}
-
-std::string title(std::string_view text) {
-  std::string result(text);
-  bool inside_word = false;
-  for (char& c : result) {
-    c = inside_word ? lower_ascii(c) : ascii_upper(c);
-    inside_word = ascii_letter(c);
-  }
-  return result;
 }
 
 std::string float_text(double value) {
@@ -195,32 +197,6 @@ std::string float_text(double value) {
   std::string text = print(std::chars_format::fixed);
   if (text.find('.') == std::string::npos) text += ".0";
   return text;
-}
-
-std::optional<std::string> quoted_text(std::string_view text) {
-  if (!is_ascii(text)) return std::nullopt;
-  const bool double_quotes =
-      text.find('\'') != std::string_view::npos && text.find('"') == std::string_view::npos;
-  const char quote = double_quotes ? '"' : '\'';
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string result(1, quote);
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == quote || c == '\\') {
-      result.push_back('\\');
-      result.push_back(c);
-    } else if (c == '\n' || c == '\r' || c == '\t') {
-      result += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
-    } else if (byte < 0x20 || byte == 0x7F) {
-      result += "\\x";
-      result.push_back(kHex[byte >> 4]);
-      result.push_back(kHex[byte & 0xFu]);
-    } else {
-      result.push_back(c);
-    }
-  }
-  result.push_back(quote);
-  return result;
 }
 
 void append_code_point(std::string& out, std::uint32_t c) {

@@ -4,10 +4,10 @@
 // Thread:     pure functions.
 // Memory:     views into the argument where the result is a part of it, else a new string.
 // Cost:       O(bytes).
-// Not here:   values of a template (value.h), JSON (template_json.h).
+// Not here:   cases and repr (python_case.h), values of a template (value.h), JSON
+//             (template_json.h).
 // Limits:     a byte that is not part of a valid UTF-8 sequence counts as one character and equals
-//             no other character than itself. Case is changed in ASCII only; other text is refused
-//             by the caller, not passed through.
+//             no other character than itself.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,9 @@ namespace stemma::jinja {
 
 // The bytes of the character that begins at `text[at]`: 1..4. REQUIRES: at < text.size().
 std::size_t character_bytes(std::string_view text, std::size_t at);
+
+// The code point of one character; −1 for a byte that is part of no valid sequence.
+std::int32_t code_point(std::string_view character);
 
 // The number of characters.
 std::int64_t character_count(std::string_view text);
@@ -43,22 +46,20 @@ std::string_view strip(std::string_view text, Side side,
 std::vector<std::string_view> split(std::string_view text, std::string_view separator,
                                     std::int64_t splits_max);
 
-// str.split(): runs of white space separate; no empty parts.
-std::vector<std::string_view> split_on_space(std::string_view text);
+// str.rsplit(separator, splits_max): cuts from the end. REQUIRES: as split.
+std::vector<std::string_view> split_from_end(std::string_view text, std::string_view separator,
+                                             std::int64_t splits_max);
+
+// str.split(None, splits_max): runs of white space separate; no empty parts.
+std::vector<std::string_view> split_on_space(std::string_view text, std::int64_t splits_max);
+
+// What stands between the ends of lines that str.splitlines knows; behind the last one, too.
+std::vector<std::string_view> split_lines(std::string_view text);
 
 bool is_ascii(std::string_view text);
 
-// REQUIRES: is_ascii(text), for these four.
-std::string upper(std::string_view text);
-std::string lower(std::string_view text);
-std::string capitalize(std::string_view text);
-std::string title(std::string_view text);
-
 // repr(float): the shortest digits that read back equal, "1.0", "1e-05", "inf".
 std::string float_text(double value);
-
-// repr(str), or nothing where it would need to know which characters beyond ASCII are printable.
-std::optional<std::string> quoted_text(std::string_view text);
 
 // Appends the UTF-8 bytes of a code point. REQUIRES: code_point is a Unicode scalar value.
 void append_code_point(std::string& out, std::uint32_t code_point);

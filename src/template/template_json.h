@@ -30,6 +30,7 @@ struct JsonFormat {
   std::string_view item_separator = ", ";
   std::string_view key_separator = ": ";
   bool escape_non_ascii = false;
+  bool sort_keys = false;
 };
 
 // `value` as Python's json.dumps writes it.
