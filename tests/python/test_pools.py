@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import hashlib
+import io
 import sys
 
 import numpy
@@ -154,6 +156,105 @@ def test_torch_takes_it_through_dlpack(dtype, name):
     rows = torch.arange(32, dtype=view.dtype).reshape(2, 2, 8)
     pool.store(0, torch.tensor([4, 6]), rows, rows)
     assert torch.equal(view[0, 0, 1, [0, 2]], rows) and torch.equal(view[1, 0, 1, [0, 2]], rows)
+
+
+def from_buffer(part, _):
+    return numpy.frombuffer(part, numpy.uint8).tobytes()
+
+
+def hashed(part, _):
+    return hashlib.sha256(part).digest()
+
+
+def in_a_file(part, path):
+    with open(path / "part", "wb", buffering=0) as file:
+        file.write(part)
+    return (path / "part").read_bytes()
+
+
+def in_memory(part, _):
+    file = io.BytesIO()
+    file.write(part)
+    return file.getvalue()
+
+
+def in_a_store(part, _):
+    store = stemma.PageStore.memory(value_bytes=1 << 16, bytes_max=1 << 20)
+    assert store.put("part", part)
+    return store.get("part")
+
+
+# They take bytes in one piece and never look at strides.
+@pytest.mark.parametrize("read", [from_buffer, hashed, in_a_file, in_memory, in_a_store])
+@pytest.mark.parametrize("layout", ["layer_first", "page_first"])
+def test_bytes_in_one_piece_are_a_parts_own_or_refused(layout, read, tmp_path):
+    pool = pool_of(layout=layout)
+    view = numpy.asarray(pool.view())
+    view[...] = numpy.arange(view.size).reshape(view.shape)
+    for part in (pool.k(1), pool.v(2, read_only=True), pool.view()):
+        if layout == "layer_first":
+            assert read(part, tmp_path) == read(numpy.array(part), tmp_path)
+        else:
+            with pytest.raises(BufferError):
+                read(part, tmp_path)
+
+
+@pytest.mark.parametrize("layout", ["layer_first", "page_first"])
+def test_who_writes_bytes_in_one_piece_writes_to_no_other_part(layout):
+    pool, file = pool_of(layout=layout), io.BytesIO(b"\1" * 5 * 4 * 2 * 8 * 4)
+    if layout == "layer_first":
+        assert file.readinto(pool.k(1)) == 5 * 4 * 2 * 8 * 4
+    else:
+        with pytest.raises((BufferError, TypeError)):  # of which readinto makes the other
+            file.readinto(pool.k(1))
+    view = numpy.array(pool.view())
+    assert view[0, 1].all() == (layout == "layer_first")
+    view[0, 1] = 0
+    assert not view.any()
+
+
+class Buffer(ctypes.Structure):
+    """Python's Py_buffer."""
+
+    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t), ("itemsize", ctypes.c_ssize_t),
+                ("readonly", ctypes.c_int), ("ndim", ctypes.c_int), ("format", ctypes.c_char_p),
+                ("shape", ctypes.POINTER(ctypes.c_ssize_t)), ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+                ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p)]
+
+
+def asked(part, flags):
+    """How many dimensions the answer has, its shape and its strides."""
+    buffer = Buffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(part), ctypes.byref(buffer), flags)
+    dims = buffer.ndim
+    answer = dims, *(numbers[:dims] if numbers else None for numbers in (buffer.shape, buffer.strides))
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+    return answer
+
+
+SIMPLE, ND, STRIDES, C_CONTIGUOUS, F_CONTIGUOUS, ANY_CONTIGUOUS = 0, 0x08, 0x18, 0x38, 0x58, 0x98
+
+
+def test_a_buffer_says_what_is_asked_for():
+    part = pool_of().k(1)
+    shape, strides = [5, 4, 2, 8], [256, 64, 32, 4]
+    assert asked(part, SIMPLE) == (1, None, None)
+    assert asked(part, ND) == (4, shape, None)
+    for flags in (STRIDES, C_CONTIGUOUS, ANY_CONTIGUOUS):
+        assert asked(part, flags) == (4, shape, strides)
+    with pytest.raises(BufferError):
+        asked(part, F_CONTIGUOUS)
+    row = pool_of(layout="page_first", pages=1, page_size=1, heads=1).k(1)
+    for flags in (STRIDES, C_CONTIGUOUS, F_CONTIGUOUS, ANY_CONTIGUOUS):
+        assert asked(row, flags)[:2] == (4, [1, 1, 1, 8])
+
+
+def test_what_lies_in_pieces_is_given_to_who_asks_for_strides():
+    part = pool_of(layout="page_first").k(1)
+    assert asked(part, STRIDES) == (4, [5, 4, 2, 8], list(numpy.asarray(part).strides))
+    for flags in (SIMPLE, ND, C_CONTIGUOUS, F_CONTIGUOUS, ANY_CONTIGUOUS):
+        with pytest.raises(BufferError, match="in one piece"):
+            asked(part, flags)
 
 
 def test_bf16_has_no_buffer():

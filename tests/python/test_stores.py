@@ -1,5 +1,6 @@
 """stemma.PageStore: what comes back is what was put, or nothing."""
 
+import ctypes
 import threading
 
 import numpy
@@ -32,6 +33,37 @@ def test_buffers_are_values(store):
     numbers = numpy.arange(100, dtype=numpy.float32)
     assert store.put("numbers", numbers)
     assert numpy.frombuffer(store.get("numbers"), numpy.float32).tolist() == numbers.tolist()
+
+
+def deaf(array):
+    """An object with the array's buffer, strides and all, whatever is asked for, as some of pybind11 have it."""
+    get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+    give = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)(
+        lambda _, out, flags: get_buffer(ctypes.py_object(array), ctypes.c_void_p(out), 0x18)  # PyBUF_STRIDES
+    )
+
+    class Slot(ctypes.Structure):
+        _fields_ = [("number", ctypes.c_int), ("function", ctypes.c_void_p)]
+
+    class Spec(ctypes.Structure):
+        _fields_ = [("name", ctypes.c_char_p), ("basicsize", ctypes.c_int), ("itemsize", ctypes.c_int),
+                    ("flags", ctypes.c_uint), ("slots", ctypes.POINTER(Slot))]
+
+    slots = (Slot * 2)(Slot(1, ctypes.cast(give, ctypes.c_void_p)), Slot(0, None))  # Py_bf_getbuffer
+    make = ctypes.pythonapi.PyType_FromSpec
+    make.restype = ctypes.py_object
+    kind = make(ctypes.byref(Spec(b"deaf.Deaf", object.__basicsize__, 0, 0, slots)))
+    kind.give = give  # kept with it
+    return kind()
+
+
+def test_a_value_in_pieces_is_refused(store):
+    numbers = numpy.arange(100, dtype=numpy.float32).reshape(10, 10)
+    assert store.put("whole", deaf(numbers)) and store.get("whole") == numbers.tobytes()
+    for value in (numbers[:, :5], deaf(numbers[:, :5])):
+        with pytest.raises((BufferError, ValueError)):
+            store.put("part", value)
+    assert store.get("part") is None
 
 
 def test_a_value_that_is_too_long_is_not_stored(store):

@@ -143,15 +143,41 @@ const char* why_no_buffer(const TensorPart& part) {
                                          : nullptr;
 }
 
-// pybind11 wants an answer that cannot fail: what can is found out first.
+int no_buffer(Py_buffer* out, const char* why) {
+  out->obj = nullptr;
+  PyErr_SetString(PyExc_BufferError, why);
+  return -1;
+}
+
+bool asks_for(int flags, int wanted) {
+  return (flags & wanted) == wanted;
+}
+
+// Whether `whole`, with shape and strides, lies as who asks for it with `flags` goes over it.
+bool lies_as_asked(const Py_buffer& whole, int flags) {
+  const auto lies = [&](char order) { return PyBuffer_IsContiguous(&whole, order) != 0; };
+  if (!asks_for(flags, PyBUF_STRIDES) || asks_for(flags, PyBUF_C_CONTIGUOUS)) return lies('C');
+  if (asks_for(flags, PyBUF_F_CONTIGUOUS)) return lies('F');
+  return !asks_for(flags, PyBUF_ANY_CONTIGUOUS) || lies('A');
+}
+
+// pybind11 wants an answer that cannot fail: what can is found out first. To who does not ask for
+// strides it gives any bytes, as if those of a part were all that lie behind its first one.
 int get_buffer(PyObject* part, Py_buffer* out, int flags) {
   const auto& asked = py::handle(part).cast<const TensorPart&>();
-  if (const char* const why = why_no_buffer(asked); why != nullptr) {
-    out->obj = nullptr;
-    PyErr_SetString(PyExc_BufferError, why);
-    return -1;
+  if (const char* const why = why_no_buffer(asked); why != nullptr) return no_buffer(out, why);
+  if (py::detail::pybind11_getbuffer(part, out, flags | PyBUF_STRIDES) != 0) return -1;
+  if (!lies_as_asked(*out, flags)) {
+    PyBuffer_Release(out);
+    return no_buffer(
+        out, "its bytes do not lie in one piece as asked: numpy.ascontiguousarray copies them");
   }
-  return py::detail::pybind11_getbuffer(part, out, flags);
+  if (!asks_for(flags, PyBUF_STRIDES)) out->strides = nullptr;
+  if (!asks_for(flags, PyBUF_ND)) {
+    out->shape = nullptr;
+    out->ndim = 1;
+  }
+  return 0;
 }
 
 // What numpy asks where there is no buffer: without it, it would make an array of one object.

@@ -243,6 +243,10 @@ bool put(Store& self, const py::object& name, const py::buffer& value) {
     Py_buffer& held;
     ~Release() { PyBuffer_Release(&held); }
   } const release{bytes};
+  // Not all that are asked for one piece look whether they have it: pybind11's do not.
+  if (PyBuffer_IsContiguous(&bytes, 'C') == 0) {
+    throw py::buffer_error("value: its bytes lie in several pieces");
+  }
   const std::span held(static_cast<const std::byte*>(bytes.buf),
                        static_cast<std::size_t>(bytes.len));
   return in_turn(self, true, [&] { return self.put(key, held); });
