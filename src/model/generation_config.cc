@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "model/json_text.h"
 #include "stemma/log.h"
 
 namespace stemma {
@@ -95,13 +96,8 @@ class FieldReader {
   void read(const char* field, std::vector<TokenId>& values) {
     const Json* json = find_or_null(field);
     if (json == nullptr) return;
-    const Json list = json->is_array() ? *json : Json::array({*json});
-    for (const Json& item : list) {
-      if (item == kNone) continue;
-      const auto id = token(item);
-      if (!id) return refuse(field, "must be a token id or a list of token ids");
-      if (std::find(values.begin(), values.end(), *id) == values.end()) values.push_back(*id);
-    }
+    if (!json->is_array()) return add(field, *json, values);
+    for (const Json& item : *json) add(field, item, values);
   }
 
   Status status() const { return status_; }
@@ -119,6 +115,13 @@ class FieldReader {
     return static_cast<TokenId>(id);
   }
 
+  void add(const char* field, const Json& item, std::vector<TokenId>& values) {
+    if (item == kNone) return;
+    const auto id = token(item);
+    if (!id) return refuse(field, "must be a token id or a list of token ids");
+    if (std::find(values.begin(), values.end(), *id) == values.end()) values.push_back(*id);
+  }
+
   void refuse(const char* field, std::string_view why) {
     if (!status_.ok()) return;
     status_ =
@@ -130,12 +133,11 @@ class FieldReader {
   Status status_;
 };
 
+// Of a name that comes again the last value counts, as in Python, which such files are written for.
 Result<Json> parse_object(std::string_view text, std::string_view file_name) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    return Error{ErrorCode::kCorrupt, std::string(file_name) + ": not a JSON object"};
-  }
-  return json;
+  return parse_json_object(
+      text, file_name,
+      {.text_bytes_max = static_cast<std::size_t>(kFileBytesMax), .names_repeat = true});
 }
 
 std::vector<std::string> ignored_fields(const Json& object) {

@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 class GenerationConfigFiles : public ::testing::Test {
  protected:
@@ -114,8 +115,8 @@ TEST(GenerationConfig, TellsWhichFieldsItIgnores) {
 }
 
 TEST(GenerationConfig, ErrorsNameFileAndField) {
-  EXPECT_EQ(error_of("{"), "generation_config.json: not a JSON object");
-  EXPECT_EQ(error_of("[]"), "generation_config.json: not a JSON object");
+  EXPECT_EQ(error_of("{"), "generation_config.json: not valid JSON at byte 2");
+  EXPECT_EQ(error_of("[]"), "generation_config.json: must be a JSON object");
   EXPECT_EQ(error_of(R"({"eos_token_id": "</s>"})"),
             "generation_config.json: eos_token_id must be a token id or a list of token ids");
   EXPECT_EQ(error_of(R"({"eos_token_id": [2, -2]})"),
@@ -133,6 +134,22 @@ TEST(GenerationConfig, ErrorsNameFileAndField) {
               HasSubstr("generation_config.json: top_p must be above 0"));
   EXPECT_THAT(error_of(R"({"temperature": 1e300})"), HasSubstr("temperature must be a number"));
   EXPECT_THAT(error_of(R"({"max_new_tokens": 0})"), HasSubstr("max_new_tokens must be above 0"));
+}
+
+TEST(GenerationConfig, ValuesThatNestDeeplyAreRefused) {
+  constexpr std::size_t kLevels = 100'000;
+  const std::string deep = std::string(kLevels, '[') + "2" + std::string(kLevels, ']');
+  for (const char* const field : {"eos_token_id", "bos_token_id", "top_k", "anything"}) {
+    EXPECT_THAT(error_of("{\"" + std::string(field) + "\": " + deep + "}"),
+                StartsWith("generation_config.json: JSON nested deeper than"))
+        << field;
+  }
+}
+
+TEST(GenerationConfig, TheLastOfANameCounts) {
+  const auto config = parse_generation_config(R"({"eos_token_id": 2, "eos_token_id": 5})", "f");
+  ASSERT_TRUE(config.ok()) << to_string(config.error());
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(5));
 }
 
 TEST_F(GenerationConfigFiles, AbsentFilesGiveAnEmptyConfig) {
@@ -165,7 +182,7 @@ TEST_F(GenerationConfigFiles, ErrorsOfEitherFileNameItsPath) {
   const auto generation = load_generation_config(dir_);
   ASSERT_FALSE(generation.ok());
   EXPECT_THAT(generation.error().detail,
-              HasSubstr((dir_ / "generation_config.json").string() + ": not a JSON object"));
+              HasSubstr((dir_ / "generation_config.json").string() + ": not valid JSON"));
 }
 
 }  // namespace

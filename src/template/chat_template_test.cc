@@ -378,5 +378,28 @@ TEST_F(LoadChatTemplate, ErrorsNameFileAndField) {
   EXPECT_EQ(load_and_render(), error_in(name, "chat_template:1: a tag is not closed"));
 }
 
+// Each of them is not looked for among all before it, which would take minutes.
+TEST_F(LoadChatTemplate, TheFileMayNameManyTokens) {
+  std::string text = R"({"chat_template": "t", "added_tokens_decoder": {"0": {"content": "<x>"})";
+  for (int i = 1; i < 200'000; ++i) text += ", \"" + std::to_string(i) + R"(": {"content": "<x>"})";
+  write("tokenizer_config.json", text + "}}");
+  EXPECT_EQ(load_and_render(), "t");
+}
+
+TEST_F(LoadChatTemplate, ValuesThatNestDeeplyAreRefused) {
+  const std::string name = "tokenizer_config.json";
+  const auto nested = [](std::size_t levels) {
+    return R"({"chat_template": "t", "x": )" + std::string(levels - 1, '[') +
+           std::string(levels - 1, ']') + "}";
+  };
+  write(name, nested(64));
+  EXPECT_EQ(load_and_render(), "t");
+  for (const std::size_t levels : {std::size_t{65}, std::size_t{100'000}}) {
+    write(name, nested(levels));
+    EXPECT_EQ(load_and_render(),
+              "too_large: " + (dir_ / name).string() + ": JSON nested deeper than 64 levels");
+  }
+}
+
 }  // namespace
 }  // namespace stemma

@@ -1,3 +1,5 @@
+#include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "base/file.h"
@@ -6,7 +8,44 @@
 namespace stemma {
 namespace {
 
+// Fields are found by their names here: where objects keep their order, each would be looked for
+// among all before it, and of some models these are many thousand tokens.
+using Json = nlohmann::json;
+
 constexpr std::int64_t kFileBytesMax = std::int64_t{64} << 20;
+constexpr int kDepthMax = 64;
+
+// Follows the parser through a text and stops it where values nest too deeply.
+class DepthCheck final : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return enter(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
+    return false;
+  }
+  bool is_too_deep() const noexcept { return depth_ > kDepthMax; }
+
+ private:
+  bool enter() {
+    ++depth_;
+    return !is_too_deep();
+  }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+  int depth_ = 0;
+};
 
 Error field_error(const std::filesystem::path& path, std::string_view field,
                   std::string_view what) {
@@ -15,12 +54,18 @@ Error field_error(const std::filesystem::path& path, std::string_view field,
 }
 
 // tokenizer_config.json as an object; null where there is no file.
-Result<TemplateJson> read_config(const std::filesystem::path& path) {
+Result<Json> read_config(const std::filesystem::path& path) {
   PosixFiles files;
   STEMMA_ASSIGN_OR_RETURN(const auto text,
                           read_file_if_exists(files, path.string(), kFileBytesMax));
-  if (!text) return TemplateJson();
-  TemplateJson config = TemplateJson::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!text) return Json();
+  DepthCheck depth;
+  Json::sax_parse(*text, &depth);
+  if (depth.is_too_deep()) {
+    return Error{ErrorCode::kTooLarge, path.string() + ": JSON nested deeper than " +
+                                           std::to_string(kDepthMax) + " levels"};
+  }
+  Json config = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) {
     return Error{ErrorCode::kCorrupt, path.string() + ": not a JSON object"};
   }
@@ -28,16 +73,16 @@ Result<TemplateJson> read_config(const std::filesystem::path& path) {
 }
 
 // A special token: a text, or an object with the text in its field content.
-Result<std::string> token_text(const TemplateJson& token, const std::filesystem::path& path,
+Result<std::string> token_text(const Json& token, const std::filesystem::path& path,
                                std::string_view field) {
-  const TemplateJson* text = &token;
+  const Json* text = &token;
   if (token.is_object() && token.contains("content")) text = &token["content"];
   if (!text->is_string())
     return field_error(path, field, "neither a text nor an object with content");
   return text->get<std::string>();
 }
 
-Result<std::optional<std::string>> special_token(const TemplateJson& config,
+Result<std::optional<std::string>> special_token(const Json& config,
                                                  const std::filesystem::path& path,
                                                  const char* field) {
   const auto found = config.find(field);
@@ -58,12 +103,12 @@ struct Sources {
 };
 
 // Of a list, those of two names.
-Result<Sources> sources_in_list(const TemplateJson& list, const std::filesystem::path& path,
+Result<Sources> sources_in_list(const Json& list, const std::filesystem::path& path,
                                 const char* field) {
   Sources sources;
   const std::string whole_name = path.string() + ": " + field;
   const std::string tools_name = whole_name + ": tool_use";
-  for (const TemplateJson& entry : list) {
+  for (const Json& entry : list) {
     const bool whole = entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
                        entry.contains("template") && entry["template"].is_string();
     if (!whole) return field_error(path, field, "an entry without the texts name and template");
@@ -77,7 +122,7 @@ Result<Sources> sources_in_list(const TemplateJson& list, const std::filesystem:
 }
 
 // In tokenizer_config.json, if there are some.
-Result<Sources> sources_in_config(const TemplateJson& config, const std::filesystem::path& path) {
+Result<Sources> sources_in_config(const Json& config, const std::filesystem::path& path) {
   constexpr const char* kField = "chat_template";
   const auto found = config.find(kField);
   if (found == config.end() || found->is_null()) return Sources();
@@ -106,8 +151,7 @@ Result<Sources> sources_in_files(const std::filesystem::path& model_dir) {
   return sources;
 }
 
-Result<SpecialTokens> special_tokens_of(const TemplateJson& config,
-                                        const std::filesystem::path& path) {
+Result<SpecialTokens> special_tokens_of(const Json& config, const std::filesystem::path& path) {
   SpecialTokens tokens;
   if (config.is_null()) return tokens;
   STEMMA_ASSIGN_OR_RETURN(tokens.bos_token, special_token(config, path, "bos_token"));
@@ -126,7 +170,7 @@ Result<SpecialTokens> special_tokens_of(const TemplateJson& config,
   }
   if (const auto listed = config.find("additional_special_tokens");
       listed != config.end() && listed->is_array()) {
-    for (const TemplateJson& token : *listed) {
+    for (const Json& token : *listed) {
       STEMMA_ASSIGN_OR_RETURN(std::string text,
                               token_text(token, path, "additional_special_tokens"));
       tokens.additional.push_back(std::move(text));
@@ -139,13 +183,13 @@ Result<SpecialTokens> special_tokens_of(const TemplateJson& config,
 
 Result<SpecialTokens> load_special_tokens(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / "tokenizer_config.json";
-  STEMMA_ASSIGN_OR_RETURN(const TemplateJson config, read_config(path));
+  STEMMA_ASSIGN_OR_RETURN(const Json config, read_config(path));
   return special_tokens_of(config, path);
 }
 
 Result<std::optional<ChatTemplates>> load_chat_templates(const std::filesystem::path& model_dir) {
   const std::filesystem::path config_path = model_dir / "tokenizer_config.json";
-  STEMMA_ASSIGN_OR_RETURN(const TemplateJson config, read_config(config_path));
+  STEMMA_ASSIGN_OR_RETURN(const Json config, read_config(config_path));
   STEMMA_ASSIGN_OR_RETURN(Sources sources, sources_in_files(model_dir));
   if (!sources.plain.has_value() && !config.is_null()) {
     STEMMA_ASSIGN_OR_RETURN(sources, sources_in_config(config, config_path));
