@@ -53,6 +53,15 @@ def test_a_prompt_with_what_is_not_known_is_refused(llm):
         llm.generate({"text": None}, {"max_tokens": 1})
 
 
+# Beyond what any count can be: also behind prompts that are on their way.
+def test_more_answers_than_can_be_are_refused_wherever_they_stand(llm):
+    for n in (129, 2**63 - 1, -(2**63), 0):
+        for params in ([SamplingParams(n=n), SamplingParams()], [SamplingParams(), SamplingParams(n=n)]):
+            with pytest.raises(stemma.InvalidArgumentError, match="copies must be from 1 to 128"):
+                llm.generate(["a", "b"], params)
+    assert len(llm.generate("a", SamplingParams(max_tokens=1))) == 1
+
+
 def test_a_prompt_that_was_computed_is_found(llm):
     prompt = " ".join(["cached"] * 60)
     first = llm.generate(prompt, {"max_tokens": 4})[0]

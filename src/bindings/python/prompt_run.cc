@@ -12,7 +12,7 @@ namespace stemma::python {
 void PromptRun::submit_some(std::vector<Wish>& wishes) {
   const std::int64_t waiting_max = engine_.options().scheduler.waiting_max;
   while (submitted_ < wishes.size() &&
-         (unfinished_ == 0 || unfinished_ + wishes[submitted_].spec.copies <= waiting_max)) {
+         (unfinished_ == 0 || wishes[submitted_].spec.copies <= waiting_max - unfinished_)) {
     submit(wishes[submitted_]);
   }
 }
