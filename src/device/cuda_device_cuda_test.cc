@@ -260,6 +260,12 @@ TEST_F(CudaDeviceTest, AThreadThatHasNotSaidOnWhichGpuEndsTheProgram) {
   EXPECT_DEATH(static_cast<void>(filled_elsewhere(false)), "has not said on which GPU");
   EXPECT_TRUE(filled_elsewhere(true).ok());
   EXPECT_EQ(download<std::int32_t>(memory.bytes(), 1)[0], 0x07070707);
+  CudaEvent event = device().make_event().value();
+  ASSERT_TRUE(stream().record(event).ok());
+  const auto awaited_elsewhere = [&] {
+    std::thread([&] { ignore_error(stream().wait_for(event), "it ends the program"); }).join();
+  };
+  EXPECT_DEATH(awaited_elsewhere(), "has not said on which GPU");
 }
 
 TEST_F(CudaDeviceTest, AKernelThatIsLoadedWhileAnotherThreadRecordsEndsTheProgram) {

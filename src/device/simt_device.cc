@@ -183,6 +183,7 @@ Status CudaStream::record(CudaEvent& event) {
 
 Status CudaStream::wait_for(const CudaEvent& event) {
   const Lock lock(runtime().mutex());
+  runtime().check_used_in_thread();
   simt::Stream& stream = stream_of(raw());
   if (stream.recording.has_value()) {
     return Error{ErrorCode::kUnsupported, "an event while a stream records", 0};

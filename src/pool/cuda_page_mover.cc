@@ -302,7 +302,9 @@ bool CudaPageMover::settle_layer(std::span<PageMove> moves, std::int64_t layer) 
   return true;
 }
 
+// The default stream is that of the thread's GPU.
 bool CudaPageMover::try_wait_on(CudaStream& stream, std::int64_t layer) {
+  if (!pool_.cuda_device().use_in_thread().ok()) return false;
   return stream.wait_for(up_.events[static_cast<std::size_t>(layer)]).ok();
 }
 

@@ -232,6 +232,21 @@ TEST_F(CudaPageMoverTest, WorkThatIsQueuedBehindALayerFindsIt) {
   }
 }
 
+// On a machine of several GPUs the default stream of a thread is that of the GPU it has named last.
+TEST_F(CudaPageMoverTest, AThreadThatNamesNoGpuMayLetItsStreamWaitForALayer) {
+  make(small_shape());
+  back_up_all();
+  upload_page(PageId(2), drawn_image());
+  std::vector<PageMove> up = {{down_[0].to, PageId(2), down_[0].key}};
+  CudaStream computing = another_stream();
+  heard_.on_queued = [&](std::int64_t layer) {
+    std::thread([&] { EXPECT_TRUE(mover_->try_wait_on(computing, layer)); }).join();
+  };
+  promote(up);
+  EXPECT_THAT(verdicts(up), ElementsAre(kDone));
+  EXPECT_EQ(download_layers(computing, PageId(2), {0, 3}), twin_image(PageId(0)));
+}
+
 #ifdef STEMMA_SIMT
 class UnwatchedMover : public CudaPageMoverTest {
  protected:
