@@ -290,6 +290,27 @@ TEST_F(CudaDeviceTest, AKernelThatIsLoadedWhileAnotherThreadRecordsEndsTheProgra
   ASSERT_TRUE(other.synchronize().ok());
 }
 
+// What launches of kernels that may begin early want to know of a GPU was asked when it was opened:
+// the question loads a kernel, too.
+TEST_F(CudaDeviceTest, AKernelMayBeginEarlyForTheFirstTimeWhileAnotherThreadRecords) {
+  CudaStream other = another_stream();
+  const CudaMemory in = upload(std::vector<std::uint32_t>(32, 1));
+  const CudaMemory out = allocate<std::uint32_t>(32);
+  ASSERT_TRUE(load_steps().ok());
+  ASSERT_TRUE(stream().synchronize().ok());
+  ASSERT_TRUE(stream().begin_recording().ok());
+  Status launched;
+  std::thread([&] {
+    launched = device().use_in_thread();
+    if (!launched.ok()) return;
+    launched = launch_steps(other, 0, 1, in.as<std::uint32_t>(), out.as<std::uint32_t>());
+  }).join();
+  EXPECT_TRUE(launched.ok());
+  EXPECT_TRUE(stream().end_recording().ok());
+  ASSERT_TRUE(other.synchronize().ok());
+  EXPECT_EQ(download<std::uint32_t>(out.bytes(), 1)[0], 2u);
+}
+
 TEST_F(CudaDeviceTest, MemoryWhileAStreamRecordsEndsTheProgram) {
   ASSERT_TRUE(stream().begin_recording().ok());
   EXPECT_DEATH(static_cast<void>(device().allocate(16, stream())), "while a stream records");

@@ -3,10 +3,10 @@
 #include <cuda_runtime.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -103,29 +103,35 @@ struct LaunchTraits {
   int team_shared_bytes = 0;
 };
 
-LaunchTraits ask_launch_traits(int device) {
+// REQUIRES: `device` is the thread's.
+Result<LaunchTraits> ask_launch_traits(int device) {
   constexpr int kAwaitingPtx = 90;  // from which on await_turn is an instruction
+  const BesideRecordings beside;
   cudaFuncAttributes attributes = {};
-  const Status asked =
-      status_of("cudaFuncGetAttributes", cudaFuncGetAttributes(&attributes, no_work));
-  LaunchTraits traits = {.begins_early = asked.ok() && attributes.ptxVersion >= kAwaitingPtx};
-  ignore_error(status_of("cudaDeviceGetAttribute",
-                         cudaDeviceGetAttribute(&traits.team_shared_bytes,
-                                                cudaDevAttrMaxSharedMemoryPerBlockOptin, device)),
-               "no memory fits nothing");
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaFuncGetAttributes", cudaFuncGetAttributes(&attributes, no_work)));
+  LaunchTraits traits = {.begins_early = attributes.ptxVersion >= kAwaitingPtx};
+  STEMMA_RETURN_IF_ERROR(
+      status_of("cudaDeviceGetAttribute",
+                cudaDeviceGetAttribute(&traits.team_shared_bytes,
+                                       cudaDevAttrMaxSharedMemoryPerBlockOptin, device)));
   return traits;
 }
 
-// They are asked once a device.
-LaunchTraits launch_traits() {
+// Asked when a device is opened: the question loads a kernel, which is no business of a launch
+// while some thread records. What went wrong is not kept: it may not the next time.
+Result<LaunchTraits> launch_traits() {
   constexpr int kDevicesMax = 64;
-  static std::array<std::once_flag, std::size_t{kDevicesMax}> once;
-  static std::array<LaunchTraits, std::size_t{kDevicesMax}> all;
+  static std::array<std::atomic<LaunchTraits>, std::size_t{kDevicesMax}> all;  // no bytes: unasked
   int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess || device >= kDevicesMax) return {};
-  const auto place = static_cast<std::size_t>(device);
-  std::call_once(once[place], [&] { all[place] = ask_launch_traits(device); });
-  return all[place];
+  STEMMA_RETURN_IF_ERROR(status_of("cudaGetDevice", cudaGetDevice(&device)));
+  if (device >= kDevicesMax) return ask_launch_traits(device);
+  std::atomic<LaunchTraits>& kept = all[static_cast<std::size_t>(device)];
+  const LaunchTraits known = kept.load();
+  if (known.team_shared_bytes > 0) return known;
+  STEMMA_ASSIGN_OR_RETURN(const LaunchTraits traits, ask_launch_traits(device));
+  kept.store(traits);
+  return traits;
 }
 
 }  // namespace
@@ -267,11 +273,13 @@ Status CudaStream::replay(const CudaGraph& graph) {
 }
 
 bool can_begin_early() {
-  return launch_traits().begins_early;
+  const Result<LaunchTraits> traits = launch_traits();
+  return traits.ok() && traits->begins_early;
 }
 
 std::int64_t team_shared_bytes_max() {
-  return launch_traits().team_shared_bytes;
+  const Result<LaunchTraits> traits = launch_traits();
+  return traits.ok() ? traits->team_shared_bytes : 0;
 }
 
 Status status_of(std::string_view what, cudaError_t error) {
@@ -322,6 +330,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
                      "." + std::to_string(traits.capability % 10) + " is below 8.0",
                  0};
   }
+  STEMMA_RETURN_IF_ERROR(launch_traits());
   STEMMA_ASSIGN_OR_RETURN(cudaMemPool_t reserve, make_reserve(ordinal));
   std::unique_ptr<CudaDevice> device(new CudaDevice(ordinal, std::move(traits), reserve));
   std::uint64_t keep = UINT64_MAX;

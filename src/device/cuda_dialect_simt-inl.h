@@ -202,6 +202,7 @@ Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
               void (*kernel)(Parameters...), Arguments... arguments) {
   if (shape.teams_x == 0 || shape.teams_y == 0 || shape.teams_z == 0) return {};
   simt::load_kernel(reinterpret_cast<const void*>(kernel));
+  if (shape.early) simt::ask_about_launches();
   const simt::Grid grid = {{shape.teams_x, shape.teams_y, shape.teams_z},
                            shape.threads,
                            shape.shared_bytes,

@@ -231,6 +231,10 @@ Status launch_steps(CudaStream& stream, std::int64_t launch_number, std::int64_t
                 out);
 }
 
+Status load_steps() {
+  return load_kernel(step);
+}
+
 Status launch_hasty_thread(CudaStream& stream) {
   return launch("hasty_thread", stream, {.early = true}, hasty_thread);
 }

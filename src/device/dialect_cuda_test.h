@@ -48,6 +48,8 @@ Status launch_exponentials(CudaStream& stream, std::int64_t count, const double*
 // passes its turn on.
 Status launch_steps(CudaStream& stream, std::int64_t launch_number, std::int64_t teams,
                     const std::uint32_t* in, std::uint32_t* out);
+// Loads the kernel of launch_steps.
+Status load_steps();
 // One that may begin early, a thread of which does not await its turn.
 Status launch_hasty_thread(CudaStream& stream);
 // One thread of the team never comes to the barrier.

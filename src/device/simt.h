@@ -101,6 +101,9 @@ void run_grid(const Grid& grid, const std::function<void()>& kernel, std::uint64
 // What the first launch of a kernel does, unless it was done. Ends the program where a stream of
 // another thread records: on a GPU either may fail.
 void load_kernel(const void* kernel);
+// What the first launch that may begin early asks of the GPU, unless CudaDevice::open has: whose
+// PTX it runs, for which a kernel is loaded.
+void ask_about_launches();
 // Queues a kernel on an emulated stream. kInternal, as of the CUDA runtime, for a shape that a GPU
 // would refuse.
 Status queue_kernel(void* stream, const char* name, const Grid& grid, std::function<void()> kernel);

@@ -258,6 +258,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int ordinal) {
   traits.kernels_reach_pinned = runtime().options().kernels_reach_pinned;
   traits.emulated = true;
   runtime().use_in_thread();
+  simt::ask_about_launches();
   return std::unique_ptr<CudaDevice>(new CudaDevice(ordinal, std::move(traits), nullptr));
 }
 

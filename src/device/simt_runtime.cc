@@ -286,6 +286,11 @@ void load_kernel(const void* kernel) {
   runtime().load_kernel(kernel);
 }
 
+void ask_about_launches() {
+  static constexpr char kNoWork = 0;  // stands for a kernel
+  load_kernel(&kNoWork);
+}
+
 Status queue_kernel(void* stream, const char* name, const Grid& grid,
                     std::function<void()> kernel) {
   if (grid.threads < 1 || grid.threads > 1024) {
