@@ -3,7 +3,7 @@
 //
 // Thread:     pure functions; one text, one search.
 // Memory:     none.
-// Cost:       linear in the mark; a search in the text, however it comes.
+// Cost:       linear in the text, however it comes, and in the marks.
 // Not here:   what the parts are (tool_calls, thoughts).
 #pragma once
 
@@ -29,14 +29,6 @@ inline std::string_view trimmed(std::string_view text) {
   return without_space_behind(without_space_before(text));
 }
 
-// `text` up to what may become white space and `mark` when more comes. REQUIRES: text does not have
-// the mark.
-inline std::string_view decided_before(std::string_view text, std::string_view mark) {
-  std::size_t begun = std::min(text.size(), mark.size() - 1);
-  while (begun > 0 && !mark.starts_with(text.substr(text.size() - begun))) --begun;
-  return without_space_behind(text.substr(0, text.size() - begun));
-}
-
 // The first of several marks in a text. npos: none is there.
 struct FoundMark {
   std::size_t at = std::string_view::npos;
@@ -54,15 +46,51 @@ inline FoundMark find_first_mark(std::string_view text, std::span<const std::str
   return {};
 }
 
-// As decided_before one mark, before each of several.
-inline std::string_view decided_before(std::string_view text,
+// What may become one of several marks when more comes: so many of the bytes that `text` ends with.
+inline std::size_t bytes_of_begun_mark(std::string_view text,
                                        std::span<const std::string_view> marks) {
-  std::string_view decided = text;
+  std::size_t most = 0;
   for (const std::string_view mark : marks) {
-    decided = text.substr(0, std::min(decided.size(), decided_before(text, mark).size()));
+    std::size_t begun = std::min(text.size(), mark.size() - 1);
+    while (begun > most && !mark.starts_with(text.substr(text.size() - begun))) --begun;
+    most = std::max(most, begun);
   }
-  return decided;
+  return most;
 }
+
+// Parts a text that comes in pieces from the marks in it and the white space before them. What may
+// be such when more comes is held back, and however much space that is, it is looked at once.
+class TextBeforeMarks {
+ public:
+  struct Part {
+    std::string_view text;                     // which belongs to no mark
+    std::string_view mark = {};                // that comes next, behind space; empty: none yet
+    std::size_t end = std::string_view::npos;  // of the mark
+  };
+
+  // What `held` begins with. REQUIRES: it begins with what was held back at the last call, which is
+  // all behind its part; `marks` are the same, and begin with the same byte, which is no space.
+  Part next(std::string_view held, std::span<const std::string_view> marks) {
+    const std::string_view fresh = held.substr(space_bytes_);
+    const FoundMark found = find_first_mark(fresh, marks);
+    const bool has_mark = found.at != std::string_view::npos;
+    const std::size_t before =
+        has_mark ? found.at : fresh.size() - bytes_of_begun_mark(fresh, marks);
+    const std::size_t bytes = without_space_behind(fresh.substr(0, before)).size();
+    Part part = {.text = held.substr(0, bytes == 0 ? 0 : space_bytes_ + bytes)};
+    if (has_mark) {
+      part.mark = found.mark;
+      part.end = space_bytes_ + found.at + found.mark.size();
+      space_bytes_ = 0;
+    } else {
+      space_bytes_ += before - part.text.size();
+    }
+    return part;
+  }
+
+ private:
+  std::size_t space_bytes_ = 0;  // that the text held back begins with
+};
 
 // Looks for a mark in JSON, or what goes for it, but not in its texts: there it is only said. No
 // text goes on behind a line break.

@@ -44,9 +44,10 @@ void ThoughtReader::push(std::string_view piece, ThoughtText& out) {
 
 // An answer that begins with anything else is only text, white space included.
 void ThoughtReader::begin() {
-  const std::string_view text = without_space_before(held_);
+  const std::string_view text = without_space_before(std::string_view(held_).substr(space_bytes_));
+  space_bytes_ = held_.size() - text.size();
   if (text.starts_with(marks_.begin)) {
-    held_.erase(0, held_.size() - text.size() + marks_.begin.size());
+    held_.erase(0, space_bytes_ + marks_.begin.size());
     place_ = ThoughtPlace::kInside;
   } else if (!marks_.begin.starts_with(text)) {
     place_ = ThoughtPlace::kBehind;
@@ -57,14 +58,12 @@ void ThoughtReader::begin() {
 void ThoughtReader::go_on(ThoughtText& out) {
   has_thought_ = true;
   if (!has_text_) drop_before(held_, kMarkSpace);
-  const std::size_t end = held_.find(marks_.end);
-  const std::string_view known = end == kNone
-                                     ? decided_before(held_, marks_.end)
-                                     : without_space_behind(std::string_view(held_).substr(0, end));
-  out.thoughts += known;
-  has_text_ = has_text_ || !known.empty();
-  held_.erase(0, end == kNone ? known.size() : end + marks_.end.size());
-  if (end == kNone) return;
+  const TextBeforeMarks::Part known = before_end_.next(held_, {&marks_.end, 1});
+  const bool ends = !known.mark.empty();
+  out.thoughts += known.text;
+  has_text_ = has_text_ || !known.text.empty();
+  held_.erase(0, ends ? known.end : known.text.size());
+  if (!ends) return;
   place_ = ThoughtPlace::kBehind;
   has_text_ = false;
 }

@@ -10,10 +10,13 @@
 //             (completion_answer).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "openai/text_marks.h"
 
 namespace stemma {
 
@@ -71,6 +74,8 @@ class ThoughtReader {
   bool has_form_;
   ThoughtMarks marks_;
   std::string held_;
+  std::size_t space_bytes_ = 0;  // that it begins with, where the answer may begin with thoughts
+  TextBeforeMarks before_end_;   // of it, while the answer thinks
   bool has_thought_ = false;
   bool has_text_;  // of thoughts, or behind them: white space counts from now on
 };

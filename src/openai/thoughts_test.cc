@@ -80,6 +80,20 @@ TEST(Thoughts, BehindThemAllIsText) {
   }
 }
 
+// Where each piece had all of the space before it looked at again, these would take hours.
+TEST(Thoughts, SpaceBesideTheirMarksIsLookedAtOnce) {
+  const std::string space(std::size_t{4} << 20, ' ');
+  for (const ThoughtPlace place : {ThoughtPlace::kBefore, ThoughtPlace::kInside}) {
+    const bool thinks = place == ThoughtPlace::kInside;
+    EXPECT_EQ(read_in_pieces(place, space, 4), thinks ? Read() : Read("", space));
+    EXPECT_EQ(read_in_pieces(place, "a" + space, 4),
+              thinks ? Read("a", "") : Read("", "a" + space));
+    const std::string more = "a" + space + "</think" + space + "</think>b";
+    EXPECT_EQ(read_in_pieces(place, space + "<think>" + more, 4),
+              Read((thinks ? "<think>a" : "a") + space + "</think", "b"));
+  }
+}
+
 TEST(Thoughts, AReaderSaysWhetherMoreMayCome) {
   ThoughtReader reader(ThoughtPlace::kBefore);
   ThoughtText out;

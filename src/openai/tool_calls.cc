@@ -224,21 +224,15 @@ void ToolCallReader::push(std::string_view piece, ToolCallText& out) {
 
 // Up to the begin of a call; false if none is there yet.
 bool ToolCallReader::leave_text(ToolCallText& out) {
-  const std::span<const std::string_view> begins = begins_of(style_);
-  const std::string_view rest = held();
-  const FoundMark found = find_first_mark(rest, begins);
-  const bool begins_call = found.at != kNone;
-  const std::string_view text =
-      begins_call ? without_space_behind(rest.substr(0, found.at)) : decided_before(rest, begins);
-  give_text(text, out);
-  if (!begins_call) {
-    left_ += text.size();
+  const TextBeforeMarks::Part part = before_mark_.next(held(), begins_of(style_));
+  give_text(part.text, out);
+  if (part.mark.empty()) {
+    left_ += part.text.size();
     return false;
   }
-  const std::size_t behind = found.at + found.mark.size();
-  before_call_ = rest.substr(text.size(), behind - text.size());
-  left_ += behind;
-  begin_call(found.mark);
+  before_call_ = held().substr(part.text.size(), part.end - part.text.size());
+  left_ += part.end;
+  begin_call(part.mark);
   return true;
 }
 

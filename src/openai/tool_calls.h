@@ -99,6 +99,7 @@ class ToolCallReader {
   const ToolTypes& types_;
   std::string held_;
   std::size_t left_ = 0;                   // bytes of it, while a piece is taken in
+  TextBeforeMarks before_mark_;            // of held(), outside of a call
   std::string before_call_;                // white space and mark that the call began with
   MarkSearch end_of_call_;                 // in held()
   std::optional<XmlCallReader> xml_call_;  // of held(), in a call of such a style

@@ -139,6 +139,22 @@ TEST(TaggedCalls, HoldBackOnlyWhatMayBeOne) {
   EXPECT_EQ(pushed("box>"), " \n<tool_box>");
 }
 
+// Where each piece had all of the space before it looked at again, these would take hours.
+TEST(MarkedCalls, SpaceBeforeTheirMarksIsLookedAtOnce) {
+  const std::string space(std::size_t{4} << 20, ' ');
+  for (const ToolCallStyle style :
+       {ToolCallStyle::kTagged, ToolCallStyle::kDeepseek, ToolCallStyle::kFunctions,
+        ToolCallStyle::kKeys, ToolCallStyle::kListed}) {
+    const std::string mark(spelling_of(style, "").mark);
+    const std::string begun = mark.substr(0, mark.size() - 1);
+    for (const std::string& answer : {space, "a" + space, "a" + space + begun + space + begun}) {
+      const ToolCallText got = read_calls_in_pieces(style, tool_types(), answer, 4);
+      EXPECT_EQ(got.text, answer);
+      EXPECT_THAT(got.calls, IsEmpty());
+    }
+  }
+}
+
 TEST(BareCalls, AreTheWholeAnswer) {
   const ToolCallText got = read_calls(ToolCallStyle::kBare,
                                       "\n"
