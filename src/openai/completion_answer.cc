@@ -200,8 +200,14 @@ Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_lo
   choice["finish_reason"] = reason_json(answer.finish_reason);
   choice["stop_reason"] = stop_json(answer.stop_reason);
   if (head.gives_tokens) choice["token_ids"] = answer.tokens;
-  if (head.scores_prompt) choice["prompt_logprobs"] = prompt_logprobs(answer);
+  const bool is_text = head.kind == CompletionKind::kText;
+  if (is_text && head.scores_prompt) choice["prompt_logprobs"] = prompt_logprobs(answer);
   return choice;
+}
+
+// As in vLLM: choices of a chat are all to one prompt, which is told of beside them.
+void tell_prompt_of_chat(const AnswerHead& head, const AnswerPiece& first, Json& json) {
+  if (head.scores_prompt) json["prompt_logprobs"] = prompt_logprobs(first);
 }
 
 }  // namespace
@@ -241,6 +247,7 @@ std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> ans
     json["choices"].push_back(whole_choice(head, answer, has_logprobs));
   }
   json["usage"] = usage_json(usage);
+  if (head.kind == CompletionKind::kChat) tell_prompt_of_chat(head, answers.front(), json);
   if (!receipt.is_null()) json["cache_receipt"] = receipt;
   return json_text(json);
 }

@@ -62,11 +62,12 @@ struct AnswerUsage {
 struct AnswerPiece {
   std::int64_t index = 0;  // which of the request's answers
   std::string text;
-  std::string thoughts = {};                // that came before it
-  std::vector<TokenChance> chances;         // of its tokens, where logprobs are wanted
-  std::vector<TokenId> tokens;              // of the answer, where they are wanted
-  std::vector<TokenChance> of_prompt = {};  // of the whole prompt, where AnswerHead::scores_prompt
-  std::vector<ToolCall> calls = {};         // of tools, by a chat
+  std::string thoughts = {};         // that came before it
+  std::vector<TokenChance> chances;  // of its tokens, where logprobs are wanted
+  std::vector<TokenId> tokens;       // of the answer, where they are wanted
+  // Of the whole prompt, where AnswerHead::scores_prompt; of a chat by its first answer.
+  std::vector<TokenChance> of_prompt = {};
+  std::vector<ToolCall> calls = {};              // of tools, by a chat
   std::vector<std::size_t> call_places = {};     // of each, the bytes of the text before it
   std::int64_t first_call = 0;                   // of the answer, how many came before these
   std::optional<AnswerUsage> usage_so_far = {};  // of the answer, where each piece is to say it
@@ -75,6 +76,7 @@ struct AnswerPiece {
 };
 
 // The whole answer. `has_logprobs`: whether they were asked for. `receipt`: null for none.
+// REQUIRES: there are answers.
 std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> answers,
                         bool has_logprobs, const AnswerUsage& usage, const TemplateJson& receipt);
 

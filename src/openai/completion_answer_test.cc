@@ -149,17 +149,31 @@ TEST(CompletionAnswer, NothingSaysHowLikelyTheFirstTokenOfAPromptWas) {
             R"("top_logprobs":[null,{"b":-0.5}],"text_offset":[0,1]})");
 }
 
-TEST(CompletionAnswer, LogprobsOfAPromptAreByTokenAsVllmHasThem) {
-  AnswerHead scored = head(CompletionKind::kChat);
-  scored.scores_prompt = true;
-  AnswerPiece answer;
-  answer.of_prompt = {{{"a", 0, 7}, {}, 0, /*is_given=*/true},
-                      {{"b", -2, 9, 3}, {{"c", -0.5F, 4, 1}, {"b", -2, 9, 3}}, 1}};
-  const auto json =
-      TemplateJson::parse(answer_body(scored, std::span(&answer, 1), false, {}, TemplateJson()));
-  EXPECT_EQ(json["choices"][0]["prompt_logprobs"].dump(),
-            R"([null,{"9":{"logprob":-2.0,"rank":3,"decoded_token":"b"},)"
-            R"("4":{"logprob":-0.5,"rank":1,"decoded_token":"c"}}])");
+// Of a completion in each choice, which may be of another prompt; of a chat once, beside them.
+TEST(CompletionAnswer, LogprobsOfAPromptAreByTokenWhereVllmHasThem) {
+  const char* const told = R"([null,{"9":{"logprob":-2.0,"rank":3,"decoded_token":"b"},)"
+                           R"("4":{"logprob":-0.5,"rank":1,"decoded_token":"c"}}])";
+  for (const CompletionKind kind : {CompletionKind::kChat, CompletionKind::kText}) {
+    const bool is_chat = kind == CompletionKind::kChat;
+    AnswerHead scored = head(kind);
+    scored.scores_prompt = true;
+    std::vector<AnswerPiece> answers(2);
+    answers[1].index = 1;
+    answers[0].of_prompt = {{{"a", 0, 7}, {}, 0, /*is_given=*/true},
+                            {{"b", -2, 9, 3}, {{"c", -0.5F, 4, 1}, {"b", -2, 9, 3}}, 1}};
+    if (!is_chat) answers[1].of_prompt = answers[0].of_prompt;
+    const auto json = TemplateJson::parse(answer_body(scored, answers, false, {}, TemplateJson()));
+    EXPECT_EQ(json.contains("prompt_logprobs"), is_chat);
+    if (is_chat) {
+      EXPECT_EQ(json["prompt_logprobs"].dump(), told);
+    }
+    for (const TemplateJson& choice : json["choices"]) {
+      EXPECT_EQ(choice.contains("prompt_logprobs"), !is_chat);
+      if (!is_chat) {
+        EXPECT_EQ(choice["prompt_logprobs"].dump(), told);
+      }
+    }
+  }
 }
 
 TEST(CompletionAnswer, OfTokensThatReadTheSameTheLikeliestIsTold) {

@@ -168,7 +168,7 @@ void Answer::take_prompt(AnswerUpdate&& update) {
   const std::size_t prompt = prompt_of(update.index);
   const std::int64_t values = values_of_chances(update.of_prompt);
   values_of_prompt_[prompt] += values;
-  kept_values_ += plan_.stream ? values : values * plan_.copies;
+  kept_values_ += plan_.stream ? values : values * tellers();
   std::move(update.of_prompt.begin(), update.of_prompt.end(),
             std::back_inserter(chances_of_prompt_[prompt]));
 }
@@ -211,7 +211,8 @@ void Answer::show_prompt(AnswerPiece& piece) const {
   const std::size_t prompt = prompt_of(piece.index);
   piece.text.insert(0, plan_.echoes[prompt]);
   const std::vector<TokenChance>& chances = chances_of_prompt_[prompt];
-  if (plan_.scored_likeliest) piece.of_prompt = cut_to(*plan_.scored_likeliest, chances);
+  const bool tells = piece.index % plan_.copies < tellers();
+  if (plan_.scored_likeliest && tells) piece.of_prompt = cut_to(*plan_.scored_likeliest, chances);
   if (!plan_.echoed_likeliest) return;
   std::vector<TokenChance> echoed = cut_to(*plan_.echoed_likeliest, chances);
   piece.chances.insert(piece.chances.begin(), std::make_move_iterator(echoed.begin()),

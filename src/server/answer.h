@@ -91,6 +91,10 @@ class Answer {
   std::size_t prompt_of(std::int64_t index) const {
     return static_cast<std::size_t>(index / plan_.copies);
   }
+  // Whole answers to one prompt that tell of it: of a chat's the first does for all.
+  std::int64_t tellers() const {
+    return plan_.head.kind == CompletionKind::kChat ? 1 : plan_.copies;
+  }
   void show_prompt(AnswerPiece& piece) const;
   void note_stats(const AnswerUpdate& update);
   void take_prompt(AnswerUpdate&& update);

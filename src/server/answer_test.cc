@@ -108,6 +108,7 @@ TEST(Answers, ThatAreShortTakeNotLong) {
 // Of many answers to one prompt each shows it: only the last one has them written.
 TEST(Answers, WithManyLogprobsOfThePromptTakeLongOnceTheyAreAllThere) {
   AnswerPlan plan;
+  plan.head.kind = CompletionKind::kText;
   plan.copies = 12;
   plan.scored_likeliest = 20;
   plan.head.scores_prompt = true;
@@ -123,6 +124,24 @@ TEST(Answers, WithManyLogprobsOfThePromptTakeLongOnceTheyAreAllThere) {
   const AnswerOutput output = answer.take(last_piece(11));
   ASSERT_TRUE(output.whole.has_value());
   EXPECT_GT(output.whole->body.size(), 12u * 400 * 30);
+}
+
+// A chat tells of it once, beside its answers.
+TEST(Answers, ToAChatTellTogetherHowLikelyItsPromptWas) {
+  AnswerPlan plan;
+  plan.copies = 2;
+  plan.scored_likeliest = 1;
+  plan.head.scores_prompt = true;
+  Answer answer(std::move(plan));
+  EXPECT_FALSE(answer.take(of_prompt(3)).ends);
+  EXPECT_FALSE(answer.take(last_piece(1)).ends);
+  const AnswerOutput output = answer.take(last_piece(0));
+  ASSERT_TRUE(output.whole.has_value());
+  const auto body = TemplateJson::parse(output.whole->body);
+  EXPECT_EQ(body["prompt_logprobs"].size(), 3U);
+  for (const TemplateJson& choice : body["choices"]) {
+    EXPECT_FALSE(choice.contains("prompt_logprobs"));
+  }
 }
 
 TEST(Answers, WithManyLogprobsOfTheirOwnTakeLong) {

@@ -256,12 +256,18 @@ test("streams a prompt and its logprobs before the answer", async () => {
   assert.deepEqual(joined, { text: whole.text, ...whole.logprobs });
 });
 
-test("gives prompt_logprobs as vLLM does", async () => {
-  const { body } = await json(server.url, "/v1/chat/completions", { ...greedy, messages: about("Hi"), max_tokens: 1, prompt_logprobs: 1 });
-  const list = body.choices[0].prompt_logprobs;
-  assert.equal(list.length, body.usage.prompt_tokens);
-  assert.equal(list[0], null);
-  for (const entries of list.slice(1)) assert.ok(Object.values(entries).some((entry) => entry.rank === 1));
+test("gives prompt_logprobs where vLLM does", async () => {
+  const scored = (list, tokens) => {
+    assert.equal(list.length, tokens);
+    assert.equal(list[0], null);
+    for (const entries of list.slice(1)) assert.ok(Object.values(entries).some((entry) => entry.rank === 1));
+  };
+  const chat = (await json(server.url, "/v1/chat/completions", { ...greedy, messages: about("Hi"), max_tokens: 1, n: 2, prompt_logprobs: 1 })).body;
+  scored(chat.prompt_logprobs, chat.usage.prompt_tokens);
+  assert.deepEqual(chat.choices.map((choice) => "prompt_logprobs" in choice), [false, false]);
+  const text = (await json(server.url, "/v1/completions", { ...greedy, prompt: "Once upon a time", max_tokens: 1, n: 2, prompt_logprobs: 1 })).body;
+  for (const choice of text.choices) scored(choice.prompt_logprobs, text.usage.prompt_tokens);
+  assert.equal("prompt_logprobs" in text, false);
 });
 
 test("logprobs of an echo and prompt_logprobs have as many of the likeliest tokens as each asks for", async () => {
