@@ -38,6 +38,19 @@ inline bool refuse_system_call(std::uint32_t number, std::uint32_t sys_errno) {
   return filter_system_calls(program);
 }
 
+// Directories cannot be opened; other files can. False as above.
+inline bool refuse_opening_directories(std::uint32_t sys_errno) {
+  std::array<sock_filter, 6> program = {{
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, SYS_openat},
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, args) + 2 * sizeof(std::uint64_t)},
+      {BPF_JMP | BPF_JSET | BPF_K, 0, 1, O_DIRECTORY},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | sys_errno},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+  }};
+  return filter_system_calls(program);
+}
+
 // Nothing is told of names; of open files it is. False as above.
 inline bool refuse_stat_of_names(std::uint32_t sys_errno) {
   std::array<sock_filter, 6> program = {{

@@ -3,10 +3,13 @@
 // job.
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/refused_calls.h"
 #include "base/temp_directory.h"
 #include "cache/audit_hold.h"
 #include "cache/held_copies_fixture.h"
@@ -184,6 +187,29 @@ TEST_F(UnconfirmedTest, TheSamePurgeIsWrittenOnceInAWhile) {
     end_purges({});
   }
   EXPECT_EQ(metric("stemma_purge_file_not_written"), 0) << "nobody tried";
+}
+
+// The name is that of a file which says nothing, though it could not be made durable.
+TEST_F(UnconfirmedTest, WhatWasHalfForgottenIsWrittenAgain) {
+  begin_life();
+  const NamespaceFamily family = family_of(digest_of(1));
+  ASSERT_TRUE(kv->purge({&family, 1}).ok());
+  poll();
+  end_purges({});
+  bool refuses = false;
+  std::thread([&] {
+    refuses = refuse_opening_directories(EIO);
+    if (refuses) wait_for_less();
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+  EXPECT_EQ(metric("stemma_purge_file_not_written"), 1);
+  ASSERT_TRUE(kv->purge({&family, 1}).ok());
+  wait_for_less();
+  EXPECT_EQ(metric("stemma_purge_file_not_written"), 0);
+  kill_life();
+  begin_life();
+  poll();
+  EXPECT_EQ(jobs(TransferKind::kPurge).size(), 1u);
 }
 
 TEST_F(UnconfirmedTest, AWrongPageOutlivesAKill) {

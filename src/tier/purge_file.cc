@@ -278,6 +278,8 @@ Status PurgeFile::read(bool is_own) {
 Status PurgeFile::keep(const Unconfirmed& unconfirmed) {
   if (!opened_in_.is_here()) return {};
   STEMMA_ASSIGN_OR_RETURN(const int descriptor, write_new(file_of(unconfirmed)));
+  // Whatever fails from here on, the name may be the new file's by then, for now or for good.
+  said_.reset();
   if (::rename(new_path().c_str(), path_.c_str()) != 0) {
     const Error failed = file_failure(path_, "replace");
     ::close(descriptor);

@@ -83,9 +83,10 @@ class PurgeFile {
   PurgeFile& operator=(const PurgeFile&) = delete;
 
   const std::string& path() const noexcept { return path_; }
-  // What it says; nullptr: it is damaged.
+  // What it says; nullptr: it is damaged, or which of two things it says was not made sure of.
   const Unconfirmed* said_or_null() const noexcept { return said_.has_value() ? &*said_ : nullptr; }
-  // Durable when that is ok; else it says what it said. Nothing in a child of fork().
+  // Durable when that is ok. Else it says what it said, or, where said_or_null() is nullptr, either
+  // that or what is given. Nothing in a child of fork().
   Status keep(const Unconfirmed& unconfirmed);
 
  private:

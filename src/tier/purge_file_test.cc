@@ -3,15 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "base/crc32c.h"
 #include "base/flip_bit.h"
 #include "base/forked_child.h"
+#include "base/refused_calls.h"
 #include "base/temp_directory.h"
 #include "prefix/namespace_examples.h"
 
@@ -99,6 +102,24 @@ TEST_F(PurgeFileTest, WhatCannotBeWrittenLeavesWhatItSaid) {
   EXPECT_EQ(refused(), ErrorCode::kInvalidArgument);
   std::filesystem::remove(path + ".new");
   EXPECT_TRUE(file->keep({}).ok());
+}
+
+// Its name is the new one's already, and after a loss of power it may be the old one's again.
+TEST_F(PurgeFileTest, WhatIsNotKnownToBeDurableIsNotSaidToBeWhatItSays) {
+  const auto file = open();
+  ASSERT_TRUE(file->keep(example()).ok());
+  bool refuses = false;
+  std::thread([&] {
+    refuses = refuse_opening_directories(EIO);
+    if (!refuses) return;
+    EXPECT_FALSE(file->keep({}).ok());
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+  EXPECT_EQ(file->said_or_null(), nullptr);
+  EXPECT_EQ(refused(), ErrorCode::kInvalidArgument) << "it is this one's still";
+  EXPECT_TRUE(file->keep(example()).ok());
+  ASSERT_NE(file->said_or_null(), nullptr);
+  EXPECT_EQ(*file->said_or_null(), example());
 }
 
 TEST_F(PurgeFileTest, IsGivenUpThoughAChildLives) {
