@@ -259,12 +259,18 @@ void DirectoryFiles::close(DiskFileId file) {
   close_unused();
 }
 
+bool DirectoryFiles::is_held(DiskFileId file) {
+  return is_held_open(descriptor_of(file));
+}
+
 // A thread that was about to write when its call was given up would write to whatever has the
 // number by then. REQUIRES: mutex_ is held.
 void DirectoryFiles::close_unused() {
-  if (reads_->given_up() > 0 || writes_->given_up() > 0) return;
-  for (const int descriptor : closing_) ::close(descriptor);
-  closing_.clear();
+  std::erase_if(closing_, [this](int descriptor) {
+    if (is_held_open(descriptor)) return false;
+    ::close(descriptor);
+    return true;
+  });
 }
 
 std::optional<std::int64_t> DirectoryFiles::size_bytes(DiskFileId file) {

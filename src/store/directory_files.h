@@ -61,6 +61,7 @@ class DirectoryFiles final : public DiskFiles {
   void read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) override;
   std::int64_t overdue(DiskLane lane) override;
   void close(DiskFileId file) override;
+  bool is_held(DiskFileId file) override;
   std::optional<std::int64_t> size_bytes(DiskFileId file) override;
   std::int64_t wall_time_s() override;
 
@@ -79,6 +80,9 @@ class DirectoryFiles final : public DiskFiles {
   Status call(const DiskCall& call, const std::string& what, std::int64_t deadline_us);
   int descriptor_of(DiskFileId file) const;
   DiskFileId add_descriptor(int descriptor);
+  bool is_held_open(int descriptor) const {
+    return reads_->holds(descriptor) || writes_->holds(descriptor);
+  }
   void close_unused();
   DiskQueue& queue_of(DiskLane lane) { return lane == DiskLane::kRead ? *reads_ : *writes_; }
 

@@ -18,6 +18,7 @@
 #include "base/open_files_fixture.h"
 #include "base/refused_calls.h"
 #include "base/temp_directory.h"
+#include "store/disk_index.h"
 #include "store/has_io_uring.h"
 
 namespace stemma {
@@ -147,6 +148,36 @@ TEST_P(DirectoryFilesTest, ADescriptorStaysWhileAnOperationOnItMayStillGoOn) {
     std::ofstream writer(pipe);
     writer << "what the read waits for";
   }
+  while ((*files)->overdue(DiskLane::kRead) > 0) std::this_thread::yield();
+  EXPECT_FALSE(is_any_open(pipe));
+}
+
+// Nor does a read that never ends keep what others have closed: an index that was written anew.
+TEST_P(DirectoryFilesTest, AReadThatDoesNotEndKeepsNoOtherFileOpen) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  auto files = DirectoryFiles::open(directory.path(), clock, {.io = GetParam()});
+  ASSERT_TRUE(files.ok());
+  const std::string pipe = directory.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto hung = (*files)->open("pipe", DiskAccess::kBuffered, kNoDeadline);
+  ASSERT_TRUE(hung.ok()) << to_string(hung.error());
+  std::vector<std::byte> bytes(4096);
+  DiskRead read = {*hung, 0, bytes};
+  (*files)->read(DiskLane::kRead, {&read, 1}, clock.now_us() + 10'000);
+  ASSERT_EQ(read.outcome, DiskOutcome::kOverdue);
+  EXPECT_TRUE((*files)->is_held(*hung));
+  DiskIndex index(**files);
+  const auto write_index = [&] {
+    return index.rewrite([](IndexCells&) { return false; }, kNoDeadline).ok();
+  };
+  ASSERT_TRUE(write_index());
+  const std::int64_t before = count_open();
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(write_index());
+  EXPECT_EQ(count_open(), before);
+  (*files)->close(*hung);
+  EXPECT_TRUE(is_any_open(pipe));
+  std::ofstream(pipe) << "what the read waits for";
   while ((*files)->overdue(DiskLane::kRead) > 0) std::this_thread::yield();
   EXPECT_FALSE(is_any_open(pipe));
 }

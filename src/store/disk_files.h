@@ -5,7 +5,8 @@
 // writes, creates, removes and syncs on the other. An operation that has not ended by its deadline
 // is given up: it may still take effect at any later time, but never touches a caller's memory.
 //
-// Thread:     one thread a lane; size_bytes from both; written_bytes from any.
+// Thread:     one thread a lane at a time; close, is_held and size_bytes from both; written_bytes
+//             from any.
 // Memory:     callers' bytes are used during a call only.
 // Cost:       that of the system's operations.
 // Not here:   what the files mean (disk_slabs, disk_index).
@@ -106,6 +107,9 @@ class DiskFiles {
 
   // REQUIRES: nobody uses the file.
   virtual void close(DiskFileId file) = 0;
+  // Whether an operation on it was given up and has not ended, as far as overdue() has been asked:
+  // until then the system has it open, and its room is not free though its name is gone.
+  virtual bool is_held(DiskFileId file) = 0;
   // As the file is now; nullopt if it cannot be told.
   virtual std::optional<std::int64_t> size_bytes(DiskFileId file) = 0;
 

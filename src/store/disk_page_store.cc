@@ -214,13 +214,24 @@ void DiskPageStore::take_from_map(DiskPages::Page& page) {
 
 void DiskPageStore::close_retired() {
   if (reading_) return;
-  for (const DiskFileId file : retired_) files_->close(file);
-  retired_.clear();
+  files_->overdue(DiskLane::kRead);  // what a reader gave up may have ended since
+  std::erase_if(retired_, [this](const Retired& slab) {
+    if (files_->is_held(slab.file)) return false;
+    files_->close(slab.file);
+    return true;
+  });
+}
+
+std::int64_t DiskPageStore::retired_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Retired& slab : retired_) bytes += slab.bytes;
+  return bytes;
 }
 
 PageStoreUsage DiskPageStore::usage() const {
   const std::lock_guard lock(mutex_);
-  return {pages_.pages(), slabs_.bytes() + stray_bytes() + index_bytes_, options_.bytes_max};
+  return {pages_.pages(), slabs_.bytes() + retired_bytes() + stray_bytes() + index_bytes_,
+          options_.bytes_max};
 }
 
 std::int64_t DiskPageStore::stray_bytes() const {

@@ -126,6 +126,11 @@ class DiskPageStore final : public PageStore {
     DiskEntry file;
     bool goes = true;  // it could not be removed yet; else not be opened, and is left alone
   };
+  // A slab that went, and whose file a reader has open.
+  struct Retired {
+    DiskFileId file;
+    std::int64_t bytes = 0;
+  };
   struct Sought {
     PageRead* read = nullptr;
     std::uint64_t stamp = 0;
@@ -208,6 +213,7 @@ class DiskPageStore final : public PageStore {
   IndexCells describe_all();
   std::vector<RankedPage> all_pages();
   bool drop_coldest_slab(std::int64_t deadline_us);
+  std::set<std::int32_t> slabs_to_keep() const;
   // Counts its pages in `counter`. An error: its file is still there.
   Status drop_slab(std::int32_t number, std::atomic<std::int64_t>& counter,
                    std::int64_t deadline_us);
@@ -219,6 +225,7 @@ class DiskPageStore final : public PageStore {
   void drop(DiskPages::Page& page, bool reusable);
   void take_from_map(DiskPages::Page& page);
   void close_retired();
+  std::int64_t retired_bytes() const;
   std::int64_t stray_bytes() const;
   void note_use();
   void report_difference(const DiskPages::Namespace& described) const;
@@ -235,7 +242,7 @@ class DiskPageStore final : public PageStore {
   DiskSlabs slabs_;
   std::vector<Dropped> dropped_;
   bool reading_ = false;                    // the reader uses files of slabs
-  std::vector<DiskFileId> retired_;         // files of slabs that went while it did
+  std::vector<Retired> retired_;            // slabs that went while it did
   bool changed_ = false;                    // since the index was last written anew
   bool is_used_ = false;                    // pages were asked for or stored
   std::vector<NamespaceDigest> described_;  // before that
@@ -257,6 +264,7 @@ class DiskPageStore final : public PageStore {
   std::int64_t drop_again_us_;            // nor a slab for another size
   std::int64_t slab_bytes_max_;           // of the next
   bool index_was_full_ = false;           // and no slab could go for it during the call
+  bool awaits_room_ = false;              // of a slab that went for a full disk while it was read
   Buffer scratch_;                        // a frame that is read back
 };
 

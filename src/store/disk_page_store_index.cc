@@ -14,6 +14,10 @@ namespace stemma {
 // nothing is: it could undo what comes after it.
 bool DiskPageStore::ready(std::int64_t deadline_us) {
   if (read_only_ || files_->overdue(DiskLane::kWrite) > 0) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    close_retired();
+  }
   remove_leftovers(deadline_us);
   if (index_.usable() && doubtful_.empty() && !index_.is_rewriting()) return true;
   if (!compact(deadline_us).ok()) return false;
@@ -87,6 +91,7 @@ Status DiskPageStore::rewrite(std::int64_t deadline_us) {
   if (!index_.is_rewriting()) snapshot_ = {};
   index_bytes_ = index_.file_bytes();
   counters_.rewrites += done.ok() ? 1 : 0;
+  awaits_room_ = awaits_room_ && !done.ok();
   return done;
 }
 
@@ -120,18 +125,32 @@ std::vector<DiskPageStore::RankedPage> DiskPageStore::all_pages() {
   return pages;
 }
 
-// Gives a full disk room: the slab of the coldest page goes, unless the call that runs has slots in
-// it. False if there is none. Where it was the only one, the index has no room beside such a slab:
-// the next is smaller, or there is none for a while.
+// Slabs that are not to go for others: the call that runs has slots in them, or their room would
+// not be free, as what a reader gave up has them open.
+std::set<std::int32_t> DiskPageStore::slabs_to_keep() const {
+  std::set<std::int32_t> kept = slabs_of_call_;
+  for (const auto& [number, slab] : slabs_.slabs()) {
+    if (files_->is_held(slab.file)) kept.insert(number);
+  }
+  return kept;
+}
+
+// Gives a full disk room: the slab of the coldest page goes. False if there is none that may, and
+// while the one before is read: its room is still to come. Where it was the only one, the index has
+// no room beside such a slab: the next is smaller, or there is none for a while.
 bool DiskPageStore::drop_coldest_slab(std::int64_t deadline_us) {
   std::int32_t chosen = -1;
   {
     const std::lock_guard lock(mutex_);
+    close_retired();
+    if (reading_ && !retired_.empty()) return false;
+    if (std::exchange(awaits_room_, false) && retired_.empty()) return true;  // it has come
+    const std::set<std::int32_t> kept = slabs_to_keep();
     for (const auto& [number, slab] : slabs_.slabs()) {
-      if (!slabs_of_call_.contains(number)) chosen = number;
+      if (!kept.contains(number)) chosen = number;
     }
     const DiskPages::Page* const coldest = pages_.find_coldest_or_null(
-        [&](const DiskPages::Page& page) { return !slabs_of_call_.contains(page.slot.slab); });
+        [&](const DiskPages::Page& page) { return !kept.contains(page.slot.slab); });
     if (coldest != nullptr) chosen = coldest->slot.slab;
     if (chosen < 0) return false;
     if (slabs_.slabs().size() == 1) slab_bytes_max_ = slabs_.bytes() / 2;
@@ -159,8 +178,9 @@ Status DiskPageStore::drop_slab(std::int32_t number, std::atomic<std::int64_t>& 
       ++counter;
     }
     std::erase_if(dropped_, [&](const Dropped& page) { return page.slot.slab == number; });
-    retired_.push_back(slabs_.take_out(number));
+    retired_.push_back({slabs_.take_out(number), bytes});
     close_retired();
+    awaits_room_ = reading_;
     changed_ = true;
   }
   std::erase_if(doubtful_, [&](SlotRef slot) { return slot.slab == number; });

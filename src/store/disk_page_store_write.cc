@@ -214,15 +214,18 @@ std::int64_t DiskPageStore::slots_to_add(std::int64_t slot_bytes) const {
 // Room for slots of this size at the cost of others: a slab of which nothing is of use to anybody
 // who has been here since the opening, or any at all where this size has none. On a full file
 // system one goes at a time: sizes do not take the same room from each other again and again, and
-// others may take what it gets back.
+// others may take what it gets back. None goes while the room of one before is still to come.
 bool DiskPageStore::drop_other_slab(std::int64_t slot_bytes, std::int64_t deadline_us) {
   std::int32_t chosen = -1;
   {
     const std::lock_guard lock(mutex_);
+    close_retired();
+    if (reading_ && !retired_.empty()) return false;
     if (slabs_.slots() == slabs_.slots_of_size(slot_bytes)) return false;
+    const std::set<std::int32_t> kept = slabs_to_keep();
     const bool has_none = slabs_.slots_of_size(slot_bytes) == 0;
     for (const auto& [number, slab] : slabs_.slabs()) {
-      if (slab.name.slot_bytes == slot_bytes || slabs_of_call_.contains(number)) continue;
+      if (slab.name.slot_bytes == slot_bytes || kept.contains(number)) continue;
       const bool foreign = !pages_.slab_is_in_use(number);
       if (foreign || (has_none && chosen < 0)) chosen = number;
       if (foreign) break;

@@ -37,6 +37,8 @@ Status DiskQueue::allocate_buffers() {
   STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(depth * options_.piece_bytes));
   buffer_ = std::make_unique<Buffer>(std::move(buffer));
   flights_.resize(depth);
+  held_ = std::vector<std::atomic<int>>(depth);
+  for (std::atomic<int>& descriptor : held_) descriptor = -1;
   for (std::size_t i = 0; i < depth; ++i) {
     flights_[i].buffer =
         buffer_->as<std::byte>().subspan(i * options_.piece_bytes, options_.piece_bytes);
@@ -82,6 +84,7 @@ bool DiskQueue::start_pieces(Progress& progress) {
     DiskTransfer& transfer = progress.transfers[progress.next];
     const std::size_t size = transfer.target.size() + transfer.source.size();
     flight.state = Flight::State::kPiece;
+    flight.descriptor = transfer.descriptor;
     flight.transfer = &transfer;
     flight.offset_in_transfer = progress.next_offset;
     flight.bytes = std::min(options_.piece_bytes, size - progress.next_offset);
@@ -114,6 +117,7 @@ std::optional<int> DiskQueue::run(const DiskCall& call, std::int64_t deadline_us
     Flight* const flight = try_wait_for_flight(deadline_us);
     if (flight == nullptr) return std::nullopt;
     flight->state = Flight::State::kCall;
+    flight->descriptor = call.descriptor;
     flight->opens = call.kind == DiskCall::Kind::kOpen;
     ++current_;
     start(*flight, call);
@@ -153,6 +157,7 @@ void DiskQueue::take_answer(Flight& flight, int answer) {
       return make_free(flight);
     case Flight::State::kGivenUp:
       if (flight.opens && answer >= 0) ::close(answer);
+      held_by(flight) = -1;
       --overdue_;
       return make_free(flight);
   }
@@ -202,9 +207,14 @@ void DiskQueue::give_up() {
     if (flight.state != Flight::State::kPiece && flight.state != Flight::State::kCall) continue;
     flight.state = Flight::State::kGivenUp;
     flight.transfer = nullptr;  // its caller goes away now
+    held_by(flight) = flight.descriptor;
     ++overdue_;
   }
   current_ = 0;
+}
+
+bool DiskQueue::holds(int descriptor) const noexcept {
+  return std::ranges::any_of(held_, [&](const auto& held) { return held == descriptor; });
 }
 
 std::int64_t DiskQueue::overdue() {

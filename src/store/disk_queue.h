@@ -72,8 +72,9 @@ class DiskQueue {
 
   // Operations given up and not ended yet.
   std::int64_t overdue();
-  // The same for any thread: how many when they were last looked at, never fewer than there are.
-  std::int64_t given_up() const noexcept { return overdue_; }
+  // Any thread: whether one of them is at work on this descriptor, or was when they were last
+  // looked at.
+  bool holds(int descriptor) const noexcept;
 
  protected:
   // A place for one operation.
@@ -81,6 +82,7 @@ class DiskQueue {
     enum class State : std::uint8_t { kFree, kPiece, kCall, kGivenUp };
     std::span<std::byte> buffer;
     State state = State::kFree;
+    int descriptor = -1;
     bool opens = false;                // its answer is a descriptor
     DiskTransfer* transfer = nullptr;  // of a piece
     std::size_t offset_in_transfer = 0;
@@ -135,15 +137,19 @@ class DiskQueue {
   void fail(Flight& flight, DiskOutcome outcome, int sys_errno);
   void land(Flight& flight);
   void give_up();
+  std::atomic<int>& held_by(const Flight& flight) {
+    return held_[static_cast<std::size_t>(&flight - flights_.data())];
+  }
 
   const Clock& clock_;
   const DiskQueueOptions options_;
   const OwnProcess opened_in_;
   std::unique_ptr<Buffer> buffer_;
   std::vector<Flight> flights_;
-  int current_ = 0;               // operations of the call that runs now
-  std::atomic<int> overdue_ = 0;  // operations given up
-  int answer_ = 0;                // to the DiskCall that ran last
+  std::vector<std::atomic<int>> held_;  // by flight: the descriptor of one that was given up, or -1
+  int current_ = 0;                     // operations of the call that runs now
+  int overdue_ = 0;                     // operations given up
+  int answer_ = 0;                      // to the DiskCall that ran last
 };
 
 }  // namespace stemma

@@ -249,6 +249,62 @@ TEST_F(DiskStoreFaults, ADiskThatIsFullForTheIndexGivesUpASlab) {
   EXPECT_EQ(f.serve(another), Served::kRight);
 }
 
+// What it gives up frees nothing while a reader has it open: no more go for the same room.
+TEST_F(DiskStoreFaults, OnAFullDiskASlabThatIsReadGoesAlone) {
+  DiskStoreFixture f(5);
+  ASSERT_TRUE(f.open());
+  const auto pages = make_pages(small_format(), 5, 60);
+  f.put_all(pages);
+  const auto others = make_pages(small_format(), 55, 3);
+  f.disk.faults.space_bytes = f.disk.used_bytes();
+  f.disk.while_reading = [&] {
+    for (const TestPage& other : others) EXPECT_NE(f.put(other), PageVerdict::kDone);
+    EXPECT_EQ(f.disk.used_bytes(), f.disk.faults.space_bytes) << "nothing of it is free yet";
+    EXPECT_EQ(f.store->usage().bytes, f.disk.used_bytes());
+  };
+  EXPECT_EQ(f.serve(pages[55]), Served::kMiss) << "it went while it was read";
+  const std::int64_t pages_of_slab = f.metric("evicted_pages_total");
+  EXPECT_EQ(f.count_right(pages), 60 - pages_of_slab);
+  EXPECT_LE(pages_of_slab, 8) << "of one slab";
+  EXPECT_THAT(f.put_all(others), Each(PageVerdict::kDone));
+  EXPECT_EQ(f.metric("evicted_pages_total"), pages_of_slab) << "its room has come";
+}
+
+// It would free nothing as long as a read that was given up may still be at work on it.
+TEST_F(DiskStoreFaults, OnAFullDiskASlabGoesThatNobodyReads) {
+  DiskStoreFixture f(5);
+  ASSERT_TRUE(f.open());
+  const auto pages = make_pages(small_format(), 5, 60);
+  f.put_all(pages);
+  f.disk.faults.hang_share = 1;
+  EXPECT_EQ(f.serve(pages[55]), Served::kMiss);
+  f.disk.faults = {};
+  f.disk.faults.space_bytes = f.disk.used_bytes();
+  const TestPage another(small_format(), 55);
+  EXPECT_EQ(f.put(another), PageVerdict::kDone);
+  EXPECT_LE(f.metric("evicted_pages_total"), 8) << "of one slab";
+  EXPECT_EQ(f.serve(pages[55]), Served::kRight) << "not of the one that was read";
+}
+
+// It may be a while before anybody reads again.
+TEST_F(DiskStoreFaults, ASlabThatWentHasItsRoomTillAReadThatWasGivenUpHasEnded) {
+  DiskStoreFixture f(5);
+  ASSERT_TRUE(f.open());
+  const auto pages = make_pages(small_format(), 5, 60);
+  f.put_all(pages);
+  f.disk.faults.hang_share = 1;
+  EXPECT_EQ(f.serve(pages[0]), Served::kMiss);
+  f.disk.faults = {};
+  ASSERT_TRUE(f.store->purge({}, f.soon()).status.ok());
+  EXPECT_EQ(f.store->usage().pages, 0);
+  EXPECT_EQ(f.store->usage().bytes, f.disk.used_bytes());
+  EXPECT_GT(f.disk.used_bytes(), 60'000) << "of one slab";
+  f.disk.let_go();
+  EXPECT_EQ(f.put(TestPage(small_format(), 55)), PageVerdict::kDone);
+  EXPECT_LT(f.disk.used_bytes(), 120'000) << "of its own";
+  EXPECT_EQ(f.store->usage().bytes, f.disk.used_bytes());
+}
+
 // The system says so in another word where it is the user's share of the disk that is full.
 TEST_F(DiskStoreFaults, AQuotaThatIsReachedIsADiskThatIsFull) {
   DiskStoreFixture f(5);

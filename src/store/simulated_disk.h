@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,43 +24,14 @@
 #include "base/prng.h"
 #include "stemma/result.h"
 #include "store/disk_files.h"
+#include "store/simulated_faults.h"
+#include "store/simulated_file.h"
 
 namespace stemma {
 
-enum class DiskVerb : std::uint8_t {
-  kOpen,
-  kCreate,
-  kAllocate,
-  kRename,
-  kRemove,
-  kSync,
-  kSyncDirectory,
-  kWrite,
-  kRead
-};
-
-struct SimulatedFaults {
-  std::int64_t fail_at = -1;  // the operation of this number, counted from 0, fails
-  std::int64_t power_off_at = std::numeric_limits<std::int64_t>::max();  // none from this one on
-  std::optional<DiskVerb> failing = {};  // every operation of this kind fails
-  int sys_errno = EIO;                   // of both
-  double error_share = 0;                // of all operations fail with EIO
-  double flip_share = 0;                 // of reads come back with a bit flipped
-  double misdirected_share = 0;          // of reads come from another place of the file
-  double hang_share = 0;                 // of operations end after their deadline, or never
-  std::int64_t latency_us = 0;           // of each operation
-  bool starts_late = true;               // what is asked for when its deadline is over
-  std::int64_t space_bytes = std::numeric_limits<std::int64_t>::max();
-  int full_errno = ENOSPC;  // where there is no more
-  bool tells_sizes = true;  // of files
-};
-
 class SimulatedDisk {
  public:
-  struct File {
-    std::vector<std::byte> now;      // what a read finds
-    std::vector<std::byte> durable;  // what a loss of power leaves
-  };
+  using File = SimulatedFile;
 
   SimulatedDisk(std::uint64_t seed, FakeClock& clock) : prng_(seed), clock_(clock) {}
 
@@ -72,26 +42,29 @@ class SimulatedDisk {
   // names that were not synced are there up to some point of their order. Whoever had the directory
   // open can do nothing more.
   void crash(std::size_t tear_bytes) {
-    for (auto& [lane, effect] : late_) {
-      if (prng_.below(2) == 0) effect();
+    for (const Late& late : late_) {
+      if (late.effect && prng_.below(2) == 0) late.effect();
     }
     late_.clear();
     ++life_;
     names_ = name_history_[static_cast<std::size_t>(prng_.below(std::ssize(name_history_)))];
     name_history_ = {names_};
-    for (auto& file : files_) tear(*file, tear_bytes);
+    for (auto& file : files_) file->lose_power(tear_bytes, prng_);
   }
 
-  // What hangs ends now, in any order.
+  // What hangs ends now, in any order; who asks for what is overdue learns it.
   void let_go() {
     std::shuffle(late_.begin(), late_.end(), prng_);
-    for (auto& [lane, effect] : late_) effect();
-    late_.clear();
+    for (Late& late : late_) {
+      if (const auto effect = std::exchange(late.effect, nullptr)) effect();
+    }
   }
 
   SimulatedFaults faults;
   std::int64_t operations = 0;   // asked for so far
   std::int64_t wall_time_s = 0;  // jumps at a test's will
+  // Called once, while the next read on its own lane is under way.
+  std::function<void()> while_reading;
 
   // A file's bytes as they lie there, for tests that damage them; null if there is none.
   File* file_or_null(const std::string& name) {
@@ -105,30 +78,26 @@ class SimulatedDisk {
   }
   std::int64_t used_bytes() const {
     std::int64_t bytes = 0;
-    for (const auto& [name, file] : names_) bytes += std::ssize(files_[file]->now);
+    std::vector<bool> counts(files_.size());
+    for (const auto& [name, file] : names_) counts[file] = true;
+    for (const Late& late : late_) {
+      if (late.effect && late.file.valid()) counts[late.file.index()] = true;
+    }
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      if (counts[i] || files_[i]->opened > 0) bytes += std::ssize(files_[i]->now);
+    }
     return bytes;
   }
 
  private:
   friend class SimulatedFiles;
   using Names = std::map<std::string, std::size_t>;
-
-  void tear(File& file, std::size_t tear_bytes) {
-    const std::size_t longest = std::max(file.now.size(), file.durable.size());
-    const bool new_size = file.now.size() != file.durable.size() && prng_.below(2) == 0;
-    const std::size_t size = new_size ? file.now.size() : file.durable.size();
-    file.now.resize(longest);
-    file.durable.resize(longest);
-    for (std::size_t at = 0; at < longest; at += tear_bytes) {
-      if (prng_.below(2) == 0) continue;
-      const std::size_t end = std::min(at + tear_bytes, longest);
-      std::copy(file.now.begin() + static_cast<std::ptrdiff_t>(at),
-                file.now.begin() + static_cast<std::ptrdiff_t>(end),
-                file.durable.begin() + static_cast<std::ptrdiff_t>(at));
-    }
-    file.durable.resize(size);
-    file.now = file.durable;
-  }
+  // An operation that was given up.
+  struct Late {
+    DiskLane lane = DiskLane::kWrite;
+    DiskFileId file;               // none: of the directory
+    std::function<void()> effect;  // empty: it has ended
+  };
 
   Prng prng_;
   FakeClock& clock_;
@@ -136,12 +105,18 @@ class SimulatedDisk {
   std::vector<std::unique_ptr<File>> files_;
   Names names_;
   std::vector<Names> name_history_ = {{}};  // since the directory was synced
-  std::vector<std::pair<DiskLane, std::function<void()>>> late_;
+  std::vector<Late> late_;
 };
 
 class SimulatedFiles final : public DiskFiles {
  public:
   explicit SimulatedFiles(SimulatedDisk& disk) : disk_(disk), life_(disk.life_) {}
+  ~SimulatedFiles() override {
+    if (life_ != disk_.life_) return;
+    for (const DiskFileId file : opened_) --of(file).opened;
+  }
+  SimulatedFiles(const SimulatedFiles&) = delete;
+  SimulatedFiles& operator=(const SimulatedFiles&) = delete;
 
   const std::string& directory() const override { return directory_; }
   Result<std::vector<DiskEntry>> list() override {
@@ -155,7 +130,7 @@ class SimulatedFiles final : public DiskFiles {
     STEMMA_RETURN_IF_ERROR(run(DiskVerb::kOpen, deadline_us, [] {}));
     const auto found = disk_.names_.find(name);
     if (found == disk_.names_.end()) return Error{ErrorCode::kNotFound, name + ": no such file"};
-    return DiskFileId(static_cast<std::int32_t>(found->second));
+    return note_open(found->second);
   }
   Result<DiskFileId> create(const std::string& name, DiskAccess,
                             std::int64_t deadline_us) override {
@@ -164,13 +139,14 @@ class SimulatedFiles final : public DiskFiles {
       disk.names_[name] = disk.files_.size() - 1;
       disk.name_history_.push_back(disk.names_);
     }));
-    return DiskFileId(static_cast<std::int32_t>(disk_.names_[name]));
+    return note_open(disk_.names_[name]);
   }
   Status allocate(DiskFileId file, std::int64_t bytes, std::int64_t deadline_us) override {
     SimulatedDisk::File& target = of(file);
     if (!fits(bytes - std::ssize(target.now))) return no_space();
-    return run(DiskVerb::kAllocate, deadline_us,
-               [&target, bytes] { target.now.resize(static_cast<std::size_t>(bytes)); });
+    return run(
+        DiskVerb::kAllocate, deadline_us,
+        [&target, bytes] { target.now.resize(static_cast<std::size_t>(bytes)); }, file);
   }
   Status rename(const std::string& from, const std::string& to, std::int64_t deadline_us) override {
     return run(DiskVerb::kRename, deadline_us, [&disk = disk_, from, to] {
@@ -190,25 +166,41 @@ class SimulatedFiles final : public DiskFiles {
   }
   Status sync(DiskFileId file, std::int64_t deadline_us) override {
     SimulatedDisk::File& target = of(file);
-    return run(DiskVerb::kSync, deadline_us, [&target] { target.durable = target.now; });
+    return run(
+        DiskVerb::kSync, deadline_us, [&target] { target.durable = target.now; }, file);
   }
   Status sync_directory(std::int64_t deadline_us) override {
     return run(DiskVerb::kSyncDirectory, deadline_us,
                [&disk = disk_] { disk.name_history_ = {disk.names_}; });
   }
   void read(DiskLane lane, std::span<DiskRead> reads, std::int64_t deadline_us) override {
+    if (lane == DiskLane::kRead && disk_.while_reading) {
+      std::exchange(disk_.while_reading, nullptr)();
+    }
     lane_ = lane;
     for (DiskRead& read : reads) {
-      set_outcome(run(DiskVerb::kRead, deadline_us, [] {}), read.outcome, read.sys_errno);
+      const Status status = run(
+          DiskVerb::kRead, deadline_us, [] {}, read.file);
+      set_outcome(status, read.outcome, read.sys_errno);
       if (read.outcome == DiskOutcome::kDone) fill(read);
     }
     lane_ = DiskLane::kWrite;
   }
   std::int64_t overdue(DiskLane lane) override {
-    return std::ranges::count(disk_.late_, lane,
-                              &std::pair<DiskLane, std::function<void()>>::first);
+    std::erase_if(disk_.late_, [lane](const SimulatedDisk::Late& late) {
+      return late.lane == lane && !late.effect;
+    });
+    return std::ranges::count(disk_.late_, lane, &SimulatedDisk::Late::lane);
   }
-  void close(DiskFileId) override {}
+  void close(DiskFileId file) override {
+    const auto found = std::ranges::find(opened_, file);
+    if (life_ != disk_.life_ || found == opened_.end()) return;
+    opened_.erase(found);
+    --of(file).opened;
+  }
+  bool is_held(DiskFileId file) override {
+    return std::ranges::count(disk_.late_, file, &SimulatedDisk::Late::file) > 0;
+  }
   std::optional<std::int64_t> size_bytes(DiskFileId file) override {
     return disk_.faults.tells_sizes ? std::optional(std::ssize(of(file).now)) : std::nullopt;
   }
@@ -226,12 +218,17 @@ class SimulatedFiles final : public DiskFiles {
         continue;
       }
       const std::vector<std::byte> bytes(write.bytes.begin(), write.bytes.end());
-      const Status status = run(DiskVerb::kWrite, deadline_us, [&target, offset, end, bytes] {
+      const auto effect = [&target, offset, end, bytes] {
         if (end > target.now.size()) target.now.resize(end);
         std::ranges::copy(bytes, target.now.begin() + static_cast<std::ptrdiff_t>(offset));
-      });
+      };
+      const Status status = run(DiskVerb::kWrite, deadline_us, effect, write.file);
       set_outcome(status, write.outcome, write.sys_errno);
     }
+  }
+  DiskFileId note_open(std::size_t file) {
+    ++disk_.files_[file]->opened;
+    return opened_.emplace_back(static_cast<std::int32_t>(file));
   }
   SimulatedDisk::File& of(DiskFileId file) { return *disk_.files_[file.index()]; }
   bool fits(std::int64_t more) { return disk_.used_bytes() + more <= disk_.faults.space_bytes; }
@@ -239,7 +236,8 @@ class SimulatedFiles final : public DiskFiles {
 
   // One operation whose effect is `effect`: now, later, or not at all. What comes later may come
   // when this view is gone.
-  Status run(DiskVerb verb, std::int64_t deadline_us, std::function<void()> effect) {
+  Status run(DiskVerb verb, std::int64_t deadline_us, std::function<void()> effect,
+             DiskFileId file = {}) {
     const SimulatedFaults& faults = disk_.faults;
     if (life_ != disk_.life_) return Error{ErrorCode::kIo, "the power is off", EIO};
     const std::int64_t number = disk_.operations++;
@@ -251,7 +249,7 @@ class SimulatedFiles final : public DiskFiles {
     if (share(faults.hang_share) || faults.latency_us > left_us) {
       if (left_us > 0) disk_.clock_.advance_us(left_us);
       const bool starts = left_us > 0 || faults.starts_late;
-      if (starts) disk_.late_.emplace_back(lane_, std::move(effect));
+      if (starts) disk_.late_.push_back({lane_, file, std::move(effect)});
       return Error{ErrorCode::kDeadline, "overdue"};
     }
     disk_.clock_.advance_us(faults.latency_us);
@@ -290,6 +288,7 @@ class SimulatedFiles final : public DiskFiles {
   std::string directory_ = "simulated";
   SimulatedDisk& disk_;
   int life_;
+  std::vector<DiskFileId> opened_;
   DiskLane lane_ = DiskLane::kWrite;
 };
 

@@ -62,6 +62,7 @@ class KillingFiles final : public DiskFiles {
   }
   std::int64_t overdue(DiskLane lane) override { return inner_->overdue(lane); }
   void close(DiskFileId file) override { inner_->close(file); }
+  bool is_held(DiskFileId file) override { return inner_->is_held(file); }
   std::optional<std::int64_t> size_bytes(DiskFileId file) override {
     return inner_->size_bytes(file);
   }
