@@ -15,23 +15,7 @@ namespace stemma {
 
 namespace {
 
-constexpr std::size_t kFramesMax = 4;
-
 using Frames = std::vector<zmq::message_t>;
-
-// All frames of the message that has come. Empty: there is none.
-Status receive_frames(zmq::socket_t& socket, Frames& frames) {
-  frames.clear();
-  return zmq_call("receive", [&] {
-    bool more = true;
-    while (more) {
-      zmq::message_t frame;
-      if (!socket.recv(frame, zmq::recv_flags::dontwait).has_value()) return;
-      more = frame.more();
-      if (frames.size() <= kFramesMax) frames.push_back(std::move(frame));
-    }
-  });
-}
 
 // Whether there is something to receive in that time, whatever signals come in it.
 Result<bool> wait_for(zmq::socket_t& socket, std::int64_t wait_us) {
@@ -45,6 +29,10 @@ Result<bool> wait_for(zmq::socket_t& socket, std::int64_t wait_us) {
     if (polled.ok()) return (item.revents & ZMQ_POLLIN) != 0;
     if (polled.error().sys_errno != EINTR) return polled.error();
   }
+}
+
+Status connect_to(const std::string& what, zmq::socket_t& socket, const std::string& endpoint) {
+  return zmq_call_repeated(what, [&] { socket.connect(endpoint); });
 }
 
 EventMessage message_of(std::uint64_t sequence, const zmq::message_t& batch) {
@@ -71,8 +59,9 @@ Result<std::unique_ptr<EventFollower>> EventFollower::open(const EventFollowerOp
 
 // With sockets of its own each time: nothing that came before is in them.
 Status EventFollower::connect(const EventFollowerOptions& options, Sockets& sockets) {
+  const std::string what = "cannot follow " + options.endpoint;
   const std::string monitor = "inproc://connections-" + std::to_string(++sockets.connects);
-  STEMMA_RETURN_IF_ERROR(zmq_call("cannot follow " + options.endpoint, [&] {
+  STEMMA_RETURN_IF_ERROR(zmq_call(what, [&] {
     zmq::socket_t& socket = sockets.subscribe;
     socket = zmq::socket_t(sockets.context, zmq::socket_type::sub);
     socket.set(zmq::sockopt::linger, 0);
@@ -84,12 +73,12 @@ Status EventFollower::connect(const EventFollowerOptions& options, Sockets& sock
   if (zmq_socket_monitor(sockets.subscribe.handle(), monitor.c_str(), ZMQ_EVENT_CONNECTED) != 0) {
     return Error{ErrorCode::kIo, "events: connections cannot be watched", zmq_errno()};
   }
-  return zmq_call("cannot follow " + options.endpoint, [&] {
+  STEMMA_RETURN_IF_ERROR(zmq_call(what, [&] {
     sockets.monitor = zmq::socket_t(sockets.context, zmq::socket_type::pair);
     sockets.monitor.set(zmq::sockopt::linger, 0);
-    sockets.monitor.connect(monitor);
-    sockets.subscribe.connect(options.endpoint);
-  });
+  }));
+  STEMMA_RETURN_IF_ERROR(connect_to(what, sockets.monitor, monitor));
+  return connect_to(what, sockets.subscribe, options.endpoint);
 }
 
 EventFollower::EventFollower(const EventFollowerOptions& options, std::unique_ptr<Sockets> sockets)
@@ -100,7 +89,7 @@ EventFollower::~EventFollower() = default;
 Result<std::optional<EventMessage>> EventFollower::receive(std::int64_t wait_us) {
   STEMMA_ASSIGN_OR_RETURN(const bool some, wait_for(sockets_->subscribe, wait_us));
   Frames frames;  // the topic, the number, the batch
-  if (some) STEMMA_RETURN_IF_ERROR(receive_frames(sockets_->subscribe, frames));
+  if (some) STEMMA_RETURN_IF_ERROR(receive_frames("receive", sockets_->subscribe, frames));
   // A connection is told of before the first batch that came through it.
   if (connected_again()) {
     reconnected_ = true;
@@ -118,7 +107,8 @@ Result<std::optional<EventMessage>> EventFollower::receive(std::int64_t wait_us)
 
 bool EventFollower::connected_again() {
   Frames frames;
-  while (receive_frames(sockets_->monitor, frames).ok() && !frames.empty()) ++connections_;
+  while (receive_frames("receive", sockets_->monitor, frames).ok() && !frames.empty())
+    ++connections_;
   return connections_ > 1;
 }
 
@@ -133,24 +123,26 @@ Status EventFollower::replay(std::uint64_t first, FunctionRef<void(const EventMe
   if (options_.replay_endpoint.empty()) {
     return Error{ErrorCode::kUnsupported, "events: no replay endpoint was given"};
   }
+  const std::string what = "cannot ask " + options_.replay_endpoint;
   zmq::socket_t socket;
-  STEMMA_RETURN_IF_ERROR(zmq_call("cannot ask " + options_.replay_endpoint, [&] {
+  STEMMA_RETURN_IF_ERROR(zmq_call(what, [&] {
     socket = zmq::socket_t(sockets_->context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(kEventBatchBytesMax));
     set_address_family(socket, options_.replay_endpoint);
-    socket.connect(options_.replay_endpoint);
-    const SequenceFrame number = sequence_frame(first);
-    socket.send(zmq::message_t(), zmq::send_flags::sndmore);
-    socket.send(zmq::buffer(number), zmq::send_flags::none);
   }));
+  STEMMA_RETURN_IF_ERROR(connect_to(what, socket, options_.replay_endpoint));
+  const SequenceFrame number = sequence_frame(first);
+  zmq::message_t none;
+  STEMMA_RETURN_IF_ERROR(send_frame(what, socket, none, zmq::send_flags::sndmore));
+  STEMMA_RETURN_IF_ERROR(send_frame(what, socket, zmq::buffer(number), zmq::send_flags::none));
   Frames frames;  // an empty one, the topic where the server repeats it, the number, the batch
   for (;;) {
     STEMMA_ASSIGN_OR_RETURN(const bool some, wait_for(socket, options_.replay_wait_us));
     if (!some) {
       return Error{ErrorCode::kDeadline, "events: " + options_.replay_endpoint + ": no answer"};
     }
-    STEMMA_RETURN_IF_ERROR(receive_frames(socket, frames));
+    STEMMA_RETURN_IF_ERROR(receive_frames("receive", socket, frames));
     const bool known_form = frames.size() == 3 || frames.size() == 4;
     const auto sequence = known_form ? try_sequence(frames[frames.size() - 2]) : std::nullopt;
     if (!sequence.has_value() || (*sequence > kSequenceMax && *sequence != kReplayEnd)) {

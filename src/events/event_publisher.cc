@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 #include <zmq.hpp>
@@ -93,11 +94,11 @@ namespace {
 // Binds, and says where.
 Status bind(zmq::socket_t& socket, const std::string& endpoint) {
   STEMMA_RETURN_IF_ERROR(check_port(endpoint));
-  return zmq_call("cannot listen at " + endpoint, [&] {
+  STEMMA_RETURN_IF_ERROR(zmq_call("cannot listen at " + endpoint, [&] {
     socket.set(zmq::sockopt::linger, 0);
     set_address_family(socket, endpoint);
-    socket.bind(endpoint);
-  });
+  }));
+  return zmq_call_repeated("cannot listen at " + endpoint, [&] { socket.bind(endpoint); });
 }
 
 std::string bound_endpoint(const zmq::socket_t& socket) {
@@ -230,38 +231,31 @@ void EventPublisher::publish_batch() {
   const std::vector<std::uint8_t> bytes = writer_.finish(wall_clock_seconds());
   const std::uint64_t sequence = sockets_->kept.next_sequence();
   sockets_->kept.add(zmq::message_t(bytes.data(), bytes.size()));
+  if (!send_batch(sequence).ok()) ++failed_sends_;  // who misses it asks for it
+  published_bytes_ += static_cast<std::int64_t>(bytes.size());
+  ++published_batches_;
+}
+
+Status EventPublisher::send_batch(std::uint64_t sequence) {
+  zmq::socket_t& socket = sockets_->publish;
   const SequenceFrame number = sequence_frame(sequence);
   zmq::message_t batch;
   batch.copy(sockets_->kept.batch(sequence));
-  const Status sent = zmq_call("publish", [&] {
-    zmq::socket_t& socket = sockets_->publish;
-    socket.send(zmq::buffer(options_.topic), zmq::send_flags::sndmore);
-    socket.send(zmq::buffer(number), zmq::send_flags::sndmore);
-    socket.send(batch, zmq::send_flags::none);
-  });
-  if (!sent.ok()) ++failed_sends_;  // who misses it asks for it
-  published_bytes_ += static_cast<std::int64_t>(bytes.size());
-  ++published_batches_;
+  constexpr zmq::send_flags kMore = zmq::send_flags::sndmore;
+  STEMMA_RETURN_IF_ERROR(send_frame("publish", socket, zmq::buffer(options_.topic), kMore));
+  STEMMA_RETURN_IF_ERROR(send_frame("publish", socket, zmq::buffer(number), kMore));
+  return send_frame("publish", socket, batch, zmq::send_flags::none);
 }
 
 // At most one request, so that whoever asks and asks keeps nobody from new batches.
 void EventPublisher::answer() {
   if (!sockets_->replay) return;
-  std::array<zmq::message_t, 3> frames;  // who asks, an empty one, the number
-  std::size_t received = 0;
-  const Status status = zmq_call("request", [&] {
-    bool more = true;
-    while (more) {
-      zmq::message_t frame;
-      if (!sockets_->replay.recv(frame, zmq::recv_flags::dontwait).has_value()) return;
-      more = frame.more();
-      if (received < frames.size()) frames[received] = std::move(frame);
-      ++received;
-    }
-  });
-  if (status.ok() && received == 0) return;
-  const auto first = try_sequence(frames[2]);
-  if (!status.ok() || received != frames.size() || frames[1].size() != 0 || !first.has_value()) {
+  std::vector<zmq::message_t> frames;  // who asks, an empty one, the number
+  const Status status = receive_frames("request", sockets_->replay, frames);
+  if (status.ok() && frames.empty()) return;
+  const bool is_known = status.ok() && frames.size() == 3 && frames[1].size() == 0;
+  const auto first = is_known ? try_sequence(frames[2]) : std::nullopt;
+  if (!first.has_value()) {
     ++wrong_requests_;
     return;
   }
@@ -270,29 +264,34 @@ void EventPublisher::answer() {
 }
 
 void EventPublisher::answer_from(std::uint64_t first, zmq::message_t& asker) {
+  if (first < sockets_->kept.first_sequence()) resend_wanted_ = true;
+  if (!send_replay(first, asker).ok()) ++failed_sends_;
+}
+
+Status EventPublisher::send_replay(std::uint64_t first, zmq::message_t& asker) {
   ReplayBuffer& kept = sockets_->kept;
-  const auto send = [&](std::uint64_t sequence, zmq::message_t& batch) {
-    zmq::message_t to;
-    to.copy(asker);
-    const SequenceFrame number = sequence_frame(sequence);
-    zmq::socket_t& socket = sockets_->replay;
-    socket.send(to, zmq::send_flags::sndmore);
-    socket.send(zmq::message_t(), zmq::send_flags::sndmore);
-    socket.send(zmq::buffer(number), zmq::send_flags::sndmore);
-    socket.send(batch, zmq::send_flags::none);
-  };
-  if (first < kept.first_sequence()) resend_wanted_ = true;
-  const Status sent = zmq_call("replay", [&] {
-    for (std::uint64_t i = std::max(first, kept.first_sequence()); i < kept.next_sequence(); ++i) {
-      zmq::message_t batch;
-      batch.copy(kept.batch(i));
-      send(i, batch);
-      ++replayed_batches_;
-    }
-    zmq::message_t nothing;
-    send(kReplayEnd, nothing);
-  });
-  if (!sent.ok()) ++failed_sends_;
+  for (std::uint64_t i = std::max(first, kept.first_sequence()); i < kept.next_sequence(); ++i) {
+    zmq::message_t batch;
+    batch.copy(kept.batch(i));
+    STEMMA_RETURN_IF_ERROR(send_answer(asker, i, batch));
+    ++replayed_batches_;
+  }
+  zmq::message_t nothing;
+  return send_answer(asker, kReplayEnd, nothing);
+}
+
+Status EventPublisher::send_answer(zmq::message_t& asker, std::uint64_t sequence,
+                                   zmq::message_t& batch) {
+  zmq::socket_t& socket = sockets_->replay;
+  zmq::message_t to;
+  to.copy(asker);
+  zmq::message_t none;
+  const SequenceFrame number = sequence_frame(sequence);
+  constexpr zmq::send_flags kMore = zmq::send_flags::sndmore;
+  STEMMA_RETURN_IF_ERROR(send_frame("replay", socket, to, kMore));
+  STEMMA_RETURN_IF_ERROR(send_frame("replay", socket, none, kMore));
+  STEMMA_RETURN_IF_ERROR(send_frame("replay", socket, zmq::buffer(number), kMore));
+  return send_frame("replay", socket, batch, zmq::send_flags::none);
 }
 
 void EventPublisher::grant_resend() {

@@ -107,8 +107,11 @@ class EventPublisher {
   void wait();
   void publish(const EventBuffer& events);
   void publish_batch();
+  Status send_batch(std::uint64_t sequence);
   void answer();
   void answer_from(std::uint64_t first, zmq::message_t& asker);
+  Status send_replay(std::uint64_t first, zmq::message_t& asker);
+  Status send_answer(zmq::message_t& asker, std::uint64_t sequence, zmq::message_t& batch);
   void grant_resend();
 
   EventPublisherOptions options_;

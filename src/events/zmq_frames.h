@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,8 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 #include <zmq.hpp>
 
 #include "stemma/result.h"
@@ -28,6 +31,43 @@ Status zmq_call(std::string_view what, Call&& call) {
     call();
   } catch (const zmq::error_t& error) {
     return Error{ErrorCode::kIo, "events: " + std::string(what) + ": " + error.what(), error.num()};
+  }
+  return {};
+}
+
+// The same for one call of the library's that a signal ends before it has done anything: it is made
+// again. A message of several frames takes as many calls: given up between two of them it would
+// begin the next one's.
+template <typename Call>
+Status zmq_call_repeated(std::string_view what, Call&& call) {
+  for (;;) {
+    Status done = zmq_call(what, call);
+    if (done.ok() || done.error().sys_errno != EINTR) return done;
+  }
+}
+
+// `frame`: a message_t, which is empty afterwards, or a const_buffer.
+template <typename Frame>
+Status send_frame(std::string_view what, zmq::socket_t& socket, Frame&& frame,
+                  zmq::send_flags flags) {
+  return zmq_call_repeated(what, [&] { socket.send(frame, flags); });
+}
+
+// More than any message has that is understood.
+inline constexpr std::size_t kFramesMax = 5;
+
+// The frames of the message that has come, the first kFramesMax of them; none: there is no message.
+inline Status receive_frames(std::string_view what, zmq::socket_t& socket,
+                             std::vector<zmq::message_t>& frames) {
+  frames.clear();
+  for (bool more = true; more;) {
+    zmq::message_t frame;
+    bool some = false;
+    STEMMA_RETURN_IF_ERROR(zmq_call_repeated(
+        what, [&] { some = socket.recv(frame, zmq::recv_flags::dontwait).has_value(); }));
+    if (!some) return {};
+    more = frame.more();
+    if (frames.size() < kFramesMax) frames.push_back(std::move(frame));
   }
   return {};
 }
