@@ -114,7 +114,7 @@ bool EventFollower::connected_again() {
 
 Result<bool> EventFollower::follow(EventStream& stream, std::int64_t wait_us) {
   STEMMA_ASSIGN_OR_RETURN(const std::optional<EventMessage> message, receive(wait_us));
-  if (take_reconnected()) stream.catch_up();
+  if (take_reconnected()) stream.catch_up_anew();
   if (message.has_value()) stream.take(*message);
   return message.has_value();
 }

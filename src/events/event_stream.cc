@@ -42,7 +42,7 @@ void EventStream::take(const EventMessage& message) {
   if (message.sequence > next_) {
     ++counters_.gaps;
     // A server keeps a batch before it sends it, and always the last one.
-    if (replay() && message.sequence >= next_) {
+    if (replay() == Replayed::kAll && message.sequence >= next_) {
       ++counters_.strays;
       return;
     }
@@ -59,9 +59,13 @@ void EventStream::catch_up() {
   static_cast<void>(replay());  // what did not come is a gap, seen with the next batch
 }
 
-// Whether all that the server has came.
-bool EventStream::replay() {
-  if (replay_or_null_ == nullptr) return false;
+void EventStream::catch_up_anew() {
+  if (replay() == Replayed::kNothing && next_ > 0) lose();
+}
+
+// How much came of what the server has; what came says in which of its lives it is.
+EventStream::Replayed EventStream::replay() {
+  if (replay_or_null_ == nullptr) return Replayed::kNothing;
   const std::uint64_t first = next_ == 0 ? 0 : next_ - 1;
   bool another_life = false;
   bool any = false;
@@ -75,10 +79,12 @@ bool EventStream::replay() {
   });
   // Of a server that lives on the last batch is always there.
   if (status.ok() && !any && first < next_) another_life = true;
-  if (!another_life) return status.ok();
+  if (!another_life && !status.ok()) return any ? Replayed::kSome : Replayed::kNothing;
+  if (!another_life) return Replayed::kAll;
   begin_anew();
-  return replay_or_null_->replay(0, [&](const EventMessage& message) { take_replayed(message); })
-      .ok();
+  const Status anew =
+      replay_or_null_->replay(0, [&](const EventMessage& message) { take_replayed(message); });
+  return anew.ok() ? Replayed::kAll : Replayed::kSome;
 }
 
 void EventStream::take_replayed(const EventMessage& message) {

@@ -70,6 +70,9 @@ class EventStream {
   void take(const EventMessage& message);
   // Asks for what is there from the last batch known on: at the start, and where nothing comes.
   void catch_up();
+  // The same where the server was connected to anew. If nothing is heard from it, it may be another
+  // by now, which goes on with the next number: what is known is lost then.
+  void catch_up_anew();
 
   // Whether all that the sink has taken since it last forgot is all there is: false from a loss
   // until the server clears all, or begins anew.
@@ -94,8 +97,10 @@ class EventStream {
     std::uint64_t digest = 0;
   };
 
+  enum class Replayed : std::uint8_t { kAll, kSome, kNothing };
+
   bool was_seen(const EventMessage& message) const;
-  bool replay();
+  Replayed replay();
   void take_replayed(const EventMessage& message);
   void apply(const EventMessage& message);
   void begin_anew();

@@ -201,6 +201,54 @@ TEST(EventStream, AServerThatBeganAnewIsSeenWhenCatchingUp) {
   }
 }
 
+// It has as many batches behind it as the one before, and nobody says whose they are.
+TEST(EventStream, BehindANewConnectionAServerThatSaysNothingMayBeAnother) {
+  for (const bool has_replay : {false, true}) {
+    FakeServer server;
+    IndexSink sink;
+    EventStream stream(sink, has_replay ? &server : nullptr);
+    stream.catch_up_anew();
+    EXPECT_TRUE(stream.complete()) << "nothing was known";
+    stream.take(server.kept[0]);
+    for (int i = 0; i < 4; ++i) stream.take(server.publish());
+    server = FakeServer(1);
+    server.answers = false;
+    stream.catch_up_anew();
+    for (int i = 0; i < 5; ++i) server.publish();
+    stream.take(server.kept[5]);
+    EXPECT_FALSE(stream.complete()) << has_replay;
+    EXPECT_EQ(sink.index.pages(), 0);
+    stream.take(server.publish(true));
+    EXPECT_TRUE(stream.complete());
+    EXPECT_EQ(sink.index.pages(), 1);
+  }
+}
+
+// What it says before it falls silent tells that it is the same.
+TEST(EventStream, BehindANewConnectionHalfAnAnswerIsEnough) {
+  class Halting final : public ReplaySource {
+   public:
+    explicit Halting(FakeServer& server) : server_(server) {}
+    Status replay(std::uint64_t first, FunctionRef<void(const EventMessage&)> visit) override {
+      visit(server_.kept.at(first));
+      return Error{ErrorCode::kDeadline, "no more"};
+    }
+
+   private:
+    FakeServer& server_;
+  };
+  FakeServer server;
+  Halting halting(server);
+  IndexSink sink;
+  EventStream stream(sink, &halting);
+  stream.take(server.kept[0]);
+  stream.take(server.publish());
+  stream.catch_up_anew();
+  stream.take(server.publish());
+  EXPECT_TRUE(stream.complete());
+  EXPECT_EQ(sink.index.pages(), 3);
+}
+
 // It kept only what comes right behind what is known: whether it is the same server, nobody knows.
 TEST(EventStream, WhatCannotBeToldApartIsALoss) {
   Followed f;
