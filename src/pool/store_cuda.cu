@@ -118,8 +118,8 @@ constexpr int teams_of(std::size_t loads) {
 }
 
 // Rows of the pool's dtype, as `units` of Unit; a lane has the row's K and its V. What it loads
-// first of both is on its way while it looks up the slot: of 4,096 rows of 2 KiB with four loads
-// all at once.
+// first of both is on its way while it looks up the slot, of 4,096 rows of 2 KiB with four loads
+// all at once; then again of both at a time.
 template <typename Unit, std::size_t kSides, std::size_t kLoads>
 STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, teams_of(kLoads))
     copy_rows(StoreParams params, int element_bytes) {
@@ -144,13 +144,16 @@ STEMMA_KERNEL STEMMA_TEAM(kTeamThreads, teams_of(kLoads))
   const std::int64_t to =
       (place.page * target.page_stride + place.offset * target.token_stride) * element_bytes;
   const int step = static_cast<int>(kLoads) * part.lanes;
-  STEMMA_UNROLLED
-  for (std::size_t side = 0; side < kSides; ++side) {
-    auto* const row = reinterpret_cast<Unit*>((side == 0 ? target.k : target.v) + to);
-    store_some(row, part.lane, units, part.lanes, held[side]);
-    for (int begin = part.lane + step; begin < units; begin += step) {
-      load_some(from[side], begin, units, part.lanes, held[side]);
+  for (int begin = part.lane; begin < units; begin += step) {
+    STEMMA_UNROLLED
+    for (std::size_t side = 0; side < kSides; ++side) {
+      auto* const row = reinterpret_cast<Unit*>((side == 0 ? target.k : target.v) + to);
       store_some(row, begin, units, part.lanes, held[side]);
+    }
+    if (begin + step >= units) return;
+    STEMMA_UNROLLED
+    for (std::size_t side = 0; side < kSides; ++side) {
+      load_some(from[side], begin + step, units, part.lanes, held[side]);
     }
   }
 }
