@@ -166,6 +166,11 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
   return tokens;
 }
 
+TokensAround Tokenizer::tokens_around() const {
+  return {.before = std::ssize(parts_->around.before()),
+          .behind = std::ssize(parts_->around.after())};
+}
+
 // A text whose first spaces the normalizer takes off does not begin the input any more: what is
 // left of it stands behind them, as Hugging Face's tokenizers count.
 Status Tokenizer::Parts::encode_between(std::string_view text, bool begins_input,

@@ -40,6 +40,12 @@ struct EncodeOptions {
   bool parse_special_tokens = true;
 };
 
+// How many tokens EncodeOptions::add_special_tokens puts before a text, and behind it.
+struct TokensAround {
+  std::int64_t before = 0;
+  std::int64_t behind = 0;
+};
+
 class Tokenizer {
  public:
   // Reads `model_dir`/tokenizer.json, and from tokenizer_config.json, where there is one, which
@@ -56,6 +62,7 @@ class Tokenizer {
   // The tokens of `text`. Bytes that are not UTF-8 become U+FFFD, one for each ill-formed sequence.
   // Fails on a text beyond 256 MiB, and where the file's pattern takes too many steps.
   Result<std::vector<TokenId>> encode(std::string_view text, EncodeOptions options) const;
+  TokensAround tokens_around() const;
 
   // The text of `tokens`, always UTF-8: bytes of tokens that are not become U+FFFD. Ids that no
   // token has are passed over.

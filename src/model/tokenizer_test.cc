@@ -266,6 +266,8 @@ TEST(Template, StacksAroundTheText) {
   file.around =
       R"({"type":"Sequence","processors":[{"type":"ByteLevel","trim_offsets":false},)" + one + "]}";
   EXPECT_EQ(ids_of(parsed(file), "h", {.add_special_tokens = true}), (Ids{300, 'h', 300}));
+  EXPECT_EQ(parsed(file).tokens_around().before, 1);
+  EXPECT_EQ(parsed(file).tokens_around().behind, 1);
   EXPECT_EQ(ids_of(parsed(file), "h"), (Ids{'h'}));
 }
 

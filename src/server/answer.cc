@@ -215,6 +215,10 @@ void Answer::show_prompt(AnswerPiece& piece) const {
   if (plan_.scored_likeliest && tells) piece.of_prompt = cut_to(*plan_.scored_likeliest, chances);
   if (!plan_.echoed_likeliest) return;
   std::vector<TokenChance> echoed = cut_to(*plan_.echoed_likeliest, chances);
+  // Tokens may say more characters than a text had that is shown as it was sent.
+  for (TokenChance& chance : echoed) {
+    chance.first_character = std::min(chance.first_character, characters_of_echo_[prompt]);
+  }
   piece.chances.insert(piece.chances.begin(), std::make_move_iterator(echoed.begin()),
                        std::make_move_iterator(echoed.end()));
 }

@@ -164,6 +164,29 @@ TEST(Answers, OfManyCopiesOfALongEchoTakeLong) {
   EXPECT_TRUE(answer.takes_long(last_piece(63)));
 }
 
+// A tokenizer may write a prompt longer than it was sent: the answer begins behind what was sent.
+TEST(Answers, TokensOfAnEchoBeginWithinItAndThoseOfTheAnswerBehindIt) {
+  AnswerPlan plan;
+  plan.head.kind = CompletionKind::kText;
+  plan.has_logprobs = true;
+  plan.echoes = {"\xEF\xAC\x81n"};  // a ligature of two letters
+  plan.echoed_likeliest = 0;
+  Answer answer(std::move(plan));
+  AnswerUpdate prompt = of_prompt(3);
+  for (std::size_t i = 0; i < 3; ++i) prompt.of_prompt[i].first_character = std::int64_t(i);
+  prompt.of_prompt.push_back(prompt.of_prompt[0]);
+  prompt.of_prompt[3].first_character = 3;
+  EXPECT_FALSE(answer.take(std::move(prompt)).ends);
+  AnswerUpdate last = last_piece();
+  last.text = "ab";
+  last.chances = chances(2);
+  last.chances[1].first_character = 1;
+  const AnswerOutput output = answer.take(std::move(last));
+  ASSERT_TRUE(output.whole.has_value());
+  EXPECT_EQ(TemplateJson::parse(output.whole->body)["choices"][0]["logprobs"]["text_offset"],
+            TemplateJson({0, 1, 2, 2, 2, 3}));
+}
+
 TEST(Answers, ThatStreamTakeLongWhereTheyShowThePromptAndNotBetween) {
   AnswerPlan plan;
   plan.stream = true;

@@ -265,14 +265,43 @@ TextRules Preparation::text_rules(const CompletionRequest& request,
 }
 
 // Cuts off the begin of a prompt, where the client lets it be.
-void Preparation::cut(const CompletionRequest& request, std::vector<TokenId>& prompt) const {
-  if (!request.prompt_tokens_kept.has_value()) return;
+std::int64_t Preparation::cut(const CompletionRequest& request,
+                              std::vector<TokenId>& prompt) const {
+  if (!request.prompt_tokens_kept.has_value()) return 0;
   std::int64_t kept = *request.prompt_tokens_kept;
   if (kept == CompletionRequest::kPromptThatFits) {
     kept = std::max<std::int64_t>(
         context_tokens() - std::max<std::int64_t>(request.max_tokens.value_or(1), 1), 1);
   }
-  prompt.erase(prompt.begin(), prompt.end() - std::min(kept, std::ssize(prompt)));
+  const std::int64_t cut_tokens = std::ssize(prompt) - std::min(kept, std::ssize(prompt));
+  prompt.erase(prompt.begin(), prompt.begin() + cut_tokens);
+  return cut_tokens;
+}
+
+// What a client sent as tokens is all text, special ones too; of a text what the tokenizer puts
+// around it is not. A chat's prompt was written by the template.
+TokenChances::Rules Preparation::rules_of_prompt(const CompletionRequest& request,
+                                                 std::size_t prompt,
+                                                 std::span<const TokenId> tokens,
+                                                 std::int64_t cut_tokens) const {
+  if (request.kind == CompletionKind::kChat) {
+    return {.skip_special_tokens = request.skip_special_tokens};
+  }
+  const bool was_text = std::holds_alternative<std::string>(request.prompts[prompt]);
+  if (!was_text || !request.add_special_tokens) return {.end = std::ssize(tokens)};
+  const TokensAround around = model_.tokenizer().tokens_around();
+  const std::int64_t begin = std::max<std::int64_t>(around.before - cut_tokens, 0);
+  return {.begin = begin, .end = std::max(std::ssize(tokens) - around.behind, begin)};
+}
+
+// A text comes back as it was sent. Its tokens may say it otherwise, as a normalizer does: where
+// they begin is counted in the characters that they say.
+std::string Preparation::echo_of(const PromptText& prompt, std::span<const TokenId> tokens,
+                                 const TokenChances::Rules& said, std::int64_t cut_tokens) const {
+  const auto* const text = std::get_if<std::string>(&prompt);
+  if (text != nullptr && cut_tokens == 0) return *text;
+  const auto begin = static_cast<std::size_t>(said.begin);
+  return text_of(tokens.subspan(begin, static_cast<std::size_t>(said.end) - begin));
 }
 
 // Marks are a token or two each.
@@ -352,21 +381,13 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   return job;
 }
 
-ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& read,
-                                               const Caller& caller) const {
-  if (auto* const fault = std::get_if<ApiError>(&read)) return std::move(*fault);
-  const CompletionRequest& request = std::get<CompletionRequest>(read);
-  if (auto fault = check_model(request.model)) return *std::move(fault);
-  const Whereabouts where = whereabouts(caller, request.cache);
-  PreparedAnswer prepared;
-  AnswerPlan& plan = prepared.plan;
+AnswerPlan Preparation::plan_of(const CompletionRequest& request) const {
+  AnswerPlan plan;
   plan.head.kind = request.kind;
   plan.head.model = request.model.empty() ? model_name_ : request.model;
   plan.policy = eviction_policy();
   plan.copies = request.copies;
   plan.stream = request.stream;
-  // A response says in which order it said and called things.
-  prepared.job.in_pieces = request.stream || !request.response.empty();
   plan.include_usage = request.include_usage;
   plan.usage_so_far = request.usage_so_far;
   plan.head.gives_tokens = request.wants_tokens;
@@ -387,6 +408,19 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   plan.response = request.response;
   plan.echoes.clear();
   plan.tells_thoughts = request.tells_thoughts;
+  return plan;
+}
+
+ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& read,
+                                               const Caller& caller) const {
+  if (auto* const fault = std::get_if<ApiError>(&read)) return std::move(*fault);
+  const CompletionRequest& request = std::get<CompletionRequest>(read);
+  if (auto fault = check_model(request.model)) return *std::move(fault);
+  const Whereabouts where = whereabouts(caller, request.cache);
+  PreparedAnswer prepared = {.job = {}, .plan = plan_of(request)};
+  AnswerPlan& plan = prepared.plan;
+  // A response says in which order it said and called things.
+  prepared.job.in_pieces = request.stream || !request.response.empty();
   ApiResult<OwnedConstraint> constraint;
   const bool is_chat = request.kind == CompletionKind::kChat;
   const std::size_t prompts = is_chat ? 1 : request.prompts.size();
@@ -396,17 +430,18 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
                 : text_tokens(request.prompts[i], request.add_special_tokens);
     if (auto* const fault = std::get_if<ApiError>(&tokens)) return std::move(*fault);
     auto& ids = std::get<std::vector<TokenId>>(tokens);
-    cut(request, ids);
+    const std::int64_t cut_tokens = cut(request, ids);
+    const TokenChances::Rules said = rules_of_prompt(request, i, ids, cut_tokens);
     const ThoughtPlace thoughts = thoughts_of(request, ids);
     plan.may_think |= thoughts != ThoughtPlace::kBehind;
     if (i == 0)
       constraint = constraint_of(request, thoughts, caller);  // prompts of texts are all alike
     if (auto* const fault = std::get_if<ApiError>(&constraint)) return std::move(*fault);
-    plan.echoes.push_back(request.echo ? model_.tokenizer().decode(ids, request.skip_special_tokens)
-                                       : "");
+    plan.echoes.push_back(request.echo ? echo_of(request.prompts[i], ids, said, cut_tokens) : "");
     ApiResult<PromptJob> job = prompt_job(request, std::move(ids), where);
     if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);
     PromptJob& made = prepared.job.prompts.emplace_back(std::get<PromptJob>(std::move(job)));
+    made.of_prompt = said;
     made.thoughts = thoughts;
     made.thought_marks = shown_to(request).thought_marks.value_or(ThoughtMarks());
     made.spec.constraint = std::get<OwnedConstraint>(constraint);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "server/recent_namespaces.h"
 #include "server/serving_loop.h"
 #include "server/shared_prefixes.h"
+#include "server/token_chances.h"
 
 namespace stemma {
 
@@ -97,12 +99,21 @@ class Preparation {
   // The adapter that a request chooses; empty: the model alone.
   std::string adapter_of(const CompletionRequest& request) const;
   TextRules text_rules(const CompletionRequest& request, std::span<const TokenId> prompt) const;
-  void cut(const CompletionRequest& request, std::vector<TokenId>& prompt) const;
+  // How many of its tokens it cut off.
+  std::int64_t cut(const CompletionRequest& request, std::vector<TokenId>& prompt) const;
+  TokenChances::Rules rules_of_prompt(const CompletionRequest& request, std::size_t prompt,
+                                      std::span<const TokenId> tokens,
+                                      std::int64_t cut_tokens) const;
+  // What an echo of a completion's prompt shows. `said`: rules_of_prompt.
+  std::string echo_of(const PromptText& prompt, std::span<const TokenId> tokens,
+                      const TokenChances::Rules& said, std::int64_t cut_tokens) const;
   // Where the answer to a chat begins: kBehind, too, where thoughts are left in the text.
   ThoughtPlace thoughts_of(const CompletionRequest& request, std::span<const TokenId> prompt) const;
   // What answers have to be; none: any text.
   ApiResult<OwnedConstraint> constraint_of(const CompletionRequest& request, ThoughtPlace thoughts,
                                            const Caller& caller) const;
+  // All but what its prompts are.
+  AnswerPlan plan_of(const CompletionRequest& request) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,
                                   Whereabouts where) const;
   void go_on_from_shared(RequestSpec& spec) const;

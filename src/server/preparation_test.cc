@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -221,6 +222,47 @@ TEST_F(PreparationTest, OfAPromptThatMayBeCutTheEndStays) {
   const std::vector<TokenId> fitting = cut(CompletionRequest::kPromptThatFits, 8);
   EXPECT_EQ(std::ssize(fitting), preparation_->context_tokens() - 8);
   EXPECT_EQ(fitting.back(), 299);
+}
+
+// Its tokenizer composes characters and puts a token before each text, and one behind it.
+TEST_F(PreparationTest, AnEchoIsThePromptAsItWasSent) {
+  const std::string file = model_directory_.file("tokenizer.json");
+  auto tokenizer = TemplateJson::parse(std::ifstream(file));
+  const TemplateJson end = {{"SpecialToken", {{"id", "<|end|>"}, {"type_id", 0}}}};
+  tokenizer["normalizer"] = {{"type", "NFC"}};
+  tokenizer["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", {end, {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, end}},
+      {"pair", TemplateJson::array()},
+      {"special_tokens",
+       {{"<|end|>", {{"id", "<|end|>"}, {"ids", {kTinyEndToken}}, {"tokens", {"<|end|>"}}}}}}};
+  std::ofstream(file) << tokenizer.dump();
+  open(std::int64_t{1} << 20);
+  // What is echoed, and which of the prompt's tokens it is.
+  using Echo = std::tuple<std::string, std::int64_t, std::int64_t>;
+  const auto echo_of = [&](const std::string& prompt, const std::string& fields) {
+    const auto prepared = preparation_->prepare(
+        read_completion_request(CompletionKind::kText,
+                                R"({"echo": true, "prompt": )" + prompt + fields + "}",
+                                preparation_->rules()),
+        {});
+    const auto& answer = std::get<PreparedAnswer>(prepared);
+    const TokenChances::Rules& told = answer.job.prompts[0].of_prompt;
+    return Echo(answer.plan.echoes[0], told.begin, told.end);
+  };
+  const std::string composed = "\xC3\xA9";
+  const std::string decomposed = "e\xCC\x81";
+  for (const char* const fields : {"", R"(, "skip_special_tokens": false)"}) {
+    EXPECT_EQ(echo_of(R"("a)" + decomposed + R"(<|end|>b")", fields),
+              Echo("a" + decomposed + "<|end|>b", 1, 6));
+    EXPECT_EQ(echo_of("[97, 256, 195, 169, 256]", fields),
+              Echo("a<|end|>" + composed + "<|end|>", 0, 5));
+  }
+  EXPECT_EQ(echo_of(R"("abc")", R"(, "add_special_tokens": false)"), Echo("abc", 0, 3));
+  EXPECT_EQ(echo_of(R"("abc")", R"(, "truncate_prompt_tokens": 9)"), Echo("abc", 1, 4));
+  EXPECT_EQ(echo_of(R"("abc")", R"(, "truncate_prompt_tokens": 4)"), Echo("abc", 0, 3));
+  EXPECT_EQ(echo_of(R"("abc")", R"(, "truncate_prompt_tokens": 3)"), Echo("bc", 0, 2));
+  EXPECT_EQ(echo_of(R"("abc")", R"(, "truncate_prompt_tokens": 1)"), Echo("", 0, 0));
 }
 
 TEST_F(PreparationTest, WhatIsWrongWithAPromptIsSaidOfTheFieldThatClientsCallItBy) {

@@ -179,9 +179,8 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                                              .thoughts = thoughts});
     if (copy == 0 && prompt_logprobs.has_value()) {
       Live& live = made.first->second;
-      live.of_prompt = {
-          .texts = TokenChances(tokenizer_, {.skip_special_tokens = rules.skip_special_tokens}),
-          .entries = 1 + static_cast<std::size_t>(*prompt_logprobs)};
+      live.of_prompt = {.texts = TokenChances(tokenizer_, prompt.of_prompt),
+                        .entries = 1 + static_cast<std::size_t>(*prompt_logprobs)};
       give_tokens(live, given);
     }
     requests_of_[origin.exchange].push_back(id);

@@ -37,8 +37,9 @@ namespace stemma {
 struct PromptJob {
   RequestSpec spec;
   TextRules text;
-  bool wants_tokens = false;  // updates say which tokens came
-  bool tells_end = false;     // also the chance of a stop token that is not shown
+  TokenChances::Rules of_prompt;  // how its tokens are its text, where their chances are told
+  bool wants_tokens = false;      // updates say which tokens came
+  bool tells_end = false;         // also the chance of a stop token that is not shown
   ThoughtPlace thoughts = ThoughtPlace::kBehind;  // that are taken out of the text
   ThoughtMarks thought_marks = {};                // what is around them
 };

@@ -13,7 +13,10 @@ std::int64_t characters_in(std::string_view text) {
 }
 
 TokenChances::TokenChances(const Tokenizer& tokenizer, const Rules& rules)
-    : tokenizer_(&tokenizer), text_(tokenizer, rules.skip_special_tokens), begun_(rules.goes_on) {
+    : tokenizer_(&tokenizer),
+      rules_(rules),
+      text_(tokenizer, rules.skip_special_tokens),
+      begun_(rules.goes_on) {
   if (rules.goes_on) text_.begin_behind_others();
 }
 
@@ -28,9 +31,17 @@ TokenChance TokenChances::next(std::span<const TokenLogprob> entries) {
   TokenChance chance = {.token = named(entries.front()), .likeliest = {}};
   for (const TokenLogprob& entry : entries.subspan(1)) chance.likeliest.push_back(named(entry));
   chance.first_character = characters_;
-  characters_ += characters_in(text_.push(entries.front().token));
-  begun_ |= !tokenizer_->is_special(entries.front().token);
+  if (is_text(entries.front().token)) {
+    characters_ += characters_in(text_.push(entries.front().token));
+    begun_ = true;
+  }
+  ++tokens_;
   return chance;
+}
+
+bool TokenChances::is_text(TokenId token) const {
+  if (tokens_ < rules_.begin || tokens_ >= rules_.end) return false;
+  return !rules_.skip_special_tokens || !tokenizer_->is_special(token);
 }
 
 NamedLogprob TokenChances::named(const TokenLogprob& entry) const {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -31,6 +32,9 @@ class TokenChances {
   struct Rules {
     bool goes_on = false;              // from another text
     bool skip_special_tokens = false;  // they are no text
+    // Which tokens are the text, counted from the first one: others were put around it.
+    std::int64_t begin = 0;
+    std::int64_t end = std::numeric_limits<std::int64_t>::max();
   };
 
   // `tokenizer` must outlive this.
@@ -43,10 +47,13 @@ class TokenChances {
 
  private:
   NamedLogprob named(const TokenLogprob& entry) const;
+  bool is_text(TokenId token) const;
 
   const Tokenizer* tokenizer_;
+  Rules rules_;
   Detokenizer text_;
-  bool begun_;                   // a token that has a text came before
+  bool begun_;                   // a token that is text came before
+  std::int64_t tokens_ = 0;      // so far
   std::int64_t characters_ = 0;  // of the text that is certain after the tokens so far
 };
 
