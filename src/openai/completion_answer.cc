@@ -188,6 +188,13 @@ Json message_json(const AnswerHead& head, const AnswerPiece& answer) {
   return message;
 }
 
+// As in vLLM: choices of a chat are all to one prompt, which is told of beside them, those of a
+// completion each of their own.
+void tell_prompt(const AnswerHead& head, const AnswerPiece& answer, Json& json) {
+  if (head.scores_prompt) json["prompt_logprobs"] = prompt_logprobs(answer);
+  if (head.gives_tokens) json["prompt_token_ids"] = answer.prompt_tokens;
+}
+
 Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_logprobs) {
   Json choice;
   choice["index"] = answer.index;
@@ -200,14 +207,8 @@ Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_lo
   choice["finish_reason"] = reason_json(answer.finish_reason);
   choice["stop_reason"] = stop_json(answer.stop_reason);
   if (head.gives_tokens) choice["token_ids"] = answer.tokens;
-  const bool is_text = head.kind == CompletionKind::kText;
-  if (is_text && head.scores_prompt) choice["prompt_logprobs"] = prompt_logprobs(answer);
+  if (head.kind == CompletionKind::kText) tell_prompt(head, answer, choice);
   return choice;
-}
-
-// As in vLLM: choices of a chat are all to one prompt, which is told of beside them.
-void tell_prompt_of_chat(const AnswerHead& head, const AnswerPiece& first, Json& json) {
-  if (head.scores_prompt) json["prompt_logprobs"] = prompt_logprobs(first);
 }
 
 }  // namespace
@@ -247,13 +248,14 @@ std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> ans
     json["choices"].push_back(whole_choice(head, answer, has_logprobs));
   }
   json["usage"] = usage_json(usage);
-  if (head.kind == CompletionKind::kChat) tell_prompt_of_chat(head, answers.front(), json);
+  if (head.kind == CompletionKind::kChat) tell_prompt(head, answers.front(), json);
   if (!receipt.is_null()) json["cache_receipt"] = receipt;
   return json_text(json);
 }
 
 std::string first_event(const AnswerHead& head, std::int64_t index,
-                        const std::optional<AnswerUsage>& usage_so_far) {
+                        const std::optional<AnswerUsage>& usage_so_far,
+                        const std::vector<TokenId>& prompt_tokens) {
   if (head.kind != CompletionKind::kChat) return "";
   Json json = head_json(head, /*is_event=*/true);
   if (usage_so_far.has_value()) json["usage"] = usage_json(*usage_so_far);
@@ -264,6 +266,7 @@ std::string first_event(const AnswerHead& head, std::int64_t index,
   choice["logprobs"] = nullptr;
   choice["finish_reason"] = nullptr;
   json["choices"].push_back(std::move(choice));
+  if (!prompt_tokens.empty()) json["prompt_token_ids"] = prompt_tokens;
   return event_of(json_text(json));
 }
 
@@ -281,6 +284,7 @@ std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool h
     }
   } else {
     choice["text"] = piece.text;
+    if (!piece.prompt_tokens.empty()) choice["prompt_token_ids"] = piece.prompt_tokens;
   }
   choice["logprobs"] = logprobs_json(head, piece, has_logprobs && !piece.chances.empty());
   choice["finish_reason"] = reason_json(piece.finish_reason);

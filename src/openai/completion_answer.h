@@ -27,7 +27,7 @@ struct AnswerHead {
   std::string model;
   std::int64_t created_s = 0;   // seconds since 1970
   bool short_call_ids = false;  // see short_call_id
-  bool gives_tokens = false;    // token_ids beside the text
+  bool gives_tokens = false;    // token_ids beside the text, and prompt_token_ids
   bool scores_prompt = false;   // prompt_logprobs beside it
   bool counts_usage = false;    // a stream that ends with usage says in each event that it has none
 };
@@ -65,8 +65,10 @@ struct AnswerPiece {
   std::string thoughts = {};         // that came before it
   std::vector<TokenChance> chances;  // of its tokens, where logprobs are wanted
   std::vector<TokenId> tokens;       // of the answer, where they are wanted
-  // Of the whole prompt, where AnswerHead::scores_prompt; of a chat by its first answer.
+  // Of the whole prompt, where AnswerHead::scores_prompt and where AnswerHead::gives_tokens: of a
+  // chat by its first answer; in a stream of a completion by the first piece of each.
   std::vector<TokenChance> of_prompt = {};
+  std::vector<TokenId> prompt_tokens = {};
   std::vector<ToolCall> calls = {};              // of tools, by a chat
   std::vector<std::size_t> call_places = {};     // of each, the bytes of the text before it
   std::int64_t first_call = 0;                   // of the answer, how many came before these
@@ -94,9 +96,10 @@ TemplateJson chances_json(std::span<const TokenChance> chances);
 std::string event_of(std::string json);
 
 // What a stream of OpenAI's begins each answer of a chat with: its role. Empty for a completion.
-// `usage_so_far`: as AnswerPiece's.
+// `usage_so_far`: as AnswerPiece's. `prompt_tokens`: where they are to be told, else none.
 std::string first_event(const AnswerHead& head, std::int64_t index,
-                        const std::optional<AnswerUsage>& usage_so_far = std::nullopt);
+                        const std::optional<AnswerUsage>& usage_so_far = std::nullopt,
+                        const std::vector<TokenId>& prompt_tokens = {});
 // A piece of an answer.
 std::string piece_event(const AnswerHead& head, const AnswerPiece& piece, bool has_logprobs);
 // What all cost, in an event without answers; `usage_or_null` and `receipt` may be absent.

@@ -176,6 +176,32 @@ TEST(CompletionAnswer, LogprobsOfAPromptAreByTokenWhereVllmHasThem) {
   }
 }
 
+TEST(CompletionAnswer, TokensOfAPromptStandWhereItsLogprobsDo) {
+  for (const CompletionKind kind : {CompletionKind::kChat, CompletionKind::kText}) {
+    const bool is_chat = kind == CompletionKind::kChat;
+    AnswerHead telling = head(kind);
+    telling.gives_tokens = true;
+    AnswerPiece answer;
+    answer.prompt_tokens = {7, 9};
+    answer.tokens = {3};
+    const auto whole =
+        TemplateJson::parse(answer_body(telling, std::span(&answer, 1), false, {}, TemplateJson()));
+    const TemplateJson& at = is_chat ? whole : whole["choices"][0];
+    EXPECT_EQ(at["prompt_token_ids"], TemplateJson({7, 9}));
+    EXPECT_EQ(whole.contains("prompt_token_ids"), is_chat);
+    EXPECT_EQ(whole["choices"][0]["token_ids"], TemplateJson({3}));
+    const auto event = event_json(piece_event(telling, answer, false));
+    EXPECT_EQ(event["choices"][0].contains("prompt_token_ids"), !is_chat);
+    answer.prompt_tokens.clear();
+    EXPECT_FALSE(
+        event_json(piece_event(telling, answer, false))["choices"][0].contains("prompt_token_ids"));
+  }
+  const std::vector<TokenId> tokens = {7, 9};
+  const AnswerHead chat = head(CompletionKind::kChat);
+  EXPECT_EQ(event_json(first_event(chat, 0, {}, tokens))["prompt_token_ids"], TemplateJson(tokens));
+  EXPECT_FALSE(event_json(first_event(chat, 0)).contains("prompt_token_ids"));
+}
+
 TEST(CompletionAnswer, OfTokensThatReadTheSameTheLikeliestIsTold) {
   AnswerPiece answer;
   answer.chances = {{{"a", -0.5F}, {{"\xEF\xBF\xBD", -1}, {"\xEF\xBF\xBD", -3}}, 0}};

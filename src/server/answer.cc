@@ -117,6 +117,11 @@ Answer::Answer(AnswerPlan plan)
     values_of_prompt_.push_back(values_of_text(echo));
     if (!plan_.stream) kept_values_ += values_of_prompt_.back() * plan_.copies;
   }
+  for (std::size_t i = 0; i < plan_.prompt_tokens.size(); ++i) {
+    const std::int64_t values = std::ssize(plan_.prompt_tokens[i]);
+    values_of_prompt_[i] += values;
+    if (!plan_.stream) kept_values_ += values * tellers();
+  }
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].index = static_cast<std::int64_t>(i);
     if (plan_.call_style.has_value()) readers_.emplace_back(*plan_.call_style, plan_.tool_types);
@@ -213,6 +218,7 @@ void Answer::show_prompt(AnswerPiece& piece) const {
   const std::vector<TokenChance>& chances = chances_of_prompt_[prompt];
   const bool tells = piece.index % plan_.copies < tellers();
   if (plan_.scored_likeliest && tells) piece.of_prompt = cut_to(*plan_.scored_likeliest, chances);
+  if (plan_.head.gives_tokens && tells) piece.prompt_tokens = plan_.prompt_tokens[prompt];
   if (!plan_.echoed_likeliest) return;
   std::vector<TokenChance> echoed = cut_to(*plan_.echoed_likeliest, chances);
   // Tokens may say more characters than a text had that is shown as it was sent.
@@ -269,8 +275,7 @@ void Answer::stream(std::int64_t index, AnswerPiece&& piece, AnswerOutput& outpu
   const auto answer = static_cast<std::size_t>(index);
   if (!shown_[answer]) {
     shown_[answer] = true;
-    output.events += response_.has_value() ? response_->begin()
-                                           : first_event(plan_.head, index, usage_so_far(index, 0));
+    output.events += response_.has_value() ? response_->begin() : first_event_of(index);
     show_prompt(piece);
   }
   const bool says = !piece.text.empty() || !piece.thoughts.empty() || !piece.calls.empty() ||
@@ -278,6 +283,12 @@ void Answer::stream(std::int64_t index, AnswerPiece&& piece, AnswerOutput& outpu
   if (!says) return;
   output.events += response_.has_value() ? response_->push(piece)
                                          : piece_event(plan_.head, piece, plan_.has_logprobs);
+}
+
+std::string Answer::first_event_of(std::int64_t index) const {
+  const std::optional<AnswerUsage> usage = usage_so_far(index, 0);
+  if (!plan_.head.gives_tokens) return first_event(plan_.head, index, usage);
+  return first_event(plan_.head, index, usage, plan_.prompt_tokens[prompt_of(index)]);
 }
 
 AnswerUsage Answer::usage() const {

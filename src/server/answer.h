@@ -27,9 +27,10 @@ namespace stemma {
 struct AnswerPlan {
   AnswerHead head;
   std::string request_id;
-  std::string policy;                      // of eviction, for receipts
-  std::int64_t copies = 1;                 // answers a prompt
-  std::vector<std::string> echoes = {""};  // of each prompt: what its answers begin with
+  std::string policy;                               // of eviction, for receipts
+  std::int64_t copies = 1;                          // answers a prompt
+  std::vector<std::string> echoes = {""};           // of each prompt: what its answers begin with
+  std::vector<std::vector<TokenId>> prompt_tokens;  // of each, where head.gives_tokens
   bool stream = false;
   bool include_usage = false;
   bool usage_so_far = false;  // each event of a stream says it, of its answer
@@ -102,6 +103,7 @@ class Answer {
   void take_calls(AnswerPiece& piece);
   void stream(std::int64_t index, AnswerPiece&& piece, AnswerOutput& output);
   HttpResponse stream_head() const;
+  std::string first_event_of(std::int64_t index) const;
   std::string last_events();
   std::string body();
   TemplateJson receipt() const;

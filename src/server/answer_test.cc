@@ -144,6 +144,52 @@ TEST(Answers, ToAChatTellTogetherHowLikelyItsPromptWas) {
   }
 }
 
+// In the first event of each answer, and in no other.
+TEST(Answers, TellTheTokensOfTheirPrompt) {
+  for (const CompletionKind kind : {CompletionKind::kChat, CompletionKind::kText}) {
+    const bool is_chat = kind == CompletionKind::kChat;
+    for (const bool stream : {false, true}) {
+      AnswerPlan plan;
+      plan.head.kind = kind;
+      plan.head.gives_tokens = true;
+      plan.stream = stream;
+      plan.copies = 2;
+      plan.echoes.resize(is_chat ? 1 : 2);
+      plan.prompt_tokens = {{11, 12}};
+      if (!is_chat) plan.prompt_tokens.push_back({21});
+      const std::int64_t answers = plan.answers();
+      Answer answer(std::move(plan));
+      std::string told;
+      for (std::int64_t i = 0; i < answers; ++i) {
+        told += answer.take(piece("a", i)).events;
+        AnswerOutput output = answer.take(last_piece(i));
+        told += output.events;
+        if (output.whole.has_value()) told += output.whole->body;
+      }
+      const auto count = [&](const std::string& text) {
+        int found = 0;
+        for (std::size_t at = 0; (at = told.find(text, at)) != told.npos; ++at) ++found;
+        return found;
+      };
+      EXPECT_EQ(count(R"("prompt_token_ids":[11,12])"), is_chat && !stream ? 1 : 2);
+      EXPECT_EQ(count(R"("prompt_token_ids":[21])"), is_chat ? 0 : 2);
+      EXPECT_EQ(count("prompt_token_ids"), is_chat ? (stream ? 2 : 1) : 4);
+    }
+  }
+}
+
+TEST(Answers, WithManyTokensOfThePromptTakeLong) {
+  AnswerPlan plan;
+  plan.head.kind = CompletionKind::kText;
+  plan.head.gives_tokens = true;
+  plan.stream = true;
+  plan.prompt_tokens = {std::vector<TokenId>(100'000, 7)};
+  Answer answer(std::move(plan));
+  EXPECT_TRUE(answer.takes_long(piece("Once")));
+  EXPECT_GT(answer.take(piece("Once")).events.size(), 200'000U);
+  EXPECT_FALSE(answer.takes_long(piece(" upon")));
+}
+
 TEST(Answers, WithManyLogprobsOfTheirOwnTakeLong) {
   AnswerPlan plan;
   plan.has_logprobs = true;

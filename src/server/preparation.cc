@@ -437,6 +437,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     if (i == 0)
       constraint = constraint_of(request, thoughts, caller);  // prompts of texts are all alike
     if (auto* const fault = std::get_if<ApiError>(&constraint)) return std::move(*fault);
+    if (request.wants_tokens) plan.prompt_tokens.push_back(ids);
     plan.echoes.push_back(request.echo ? echo_of(request.prompts[i], ids, said, cut_tokens) : "");
     ApiResult<PromptJob> job = prompt_job(request, std::move(ids), where);
     if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);

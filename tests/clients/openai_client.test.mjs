@@ -270,6 +270,39 @@ test("gives prompt_logprobs where vLLM does", async () => {
   assert.equal("prompt_logprobs" in text, false);
 });
 
+test("gives the tokens of prompts and answers where vLLM does", async () => {
+  const tokensOf = async (fields) => (await json(server.url, "/tokenize", { model, ...fields })).body.tokens;
+  const common = { ...greedy, max_tokens: 3, n: 2, return_token_ids: true };
+  const messages = about("Who built the house?");
+  const ofChat = await tokensOf({ messages });
+  const chat = await client.chat.completions.create({ ...common, messages });
+  assert.deepEqual(chat.prompt_token_ids, ofChat);
+  assert.deepEqual(chat.choices.map((choice) => choice.token_ids.length), [3, 3]);
+  const told = { 0: [], 1: [] };
+  for await (const event of await client.chat.completions.create({ ...common, messages, stream: true })) {
+    told[event.choices[0].index].push(event.prompt_token_ids);
+  }
+  for (const [first, ...others] of Object.values(told)) {
+    assert.deepEqual(first, ofChat);
+    assert.ok(others.length > 0 && others.every((each) => each === undefined));
+  }
+  const prompt = ["Once upon a time", "In the beginning"];
+  const ofTexts = await Promise.all([0, 0, 1, 1].map((i) => tokensOf({ prompt: prompt[i] })));
+  const text = await client.completions.create({ ...common, prompt });
+  assert.deepEqual(text.choices.map((choice) => choice.prompt_token_ids), ofTexts);
+  assert.equal("prompt_token_ids" in text, false);
+  const streamed = [[], [], [], []];
+  for await (const event of await client.completions.create({ ...common, prompt, stream: true })) {
+    streamed[event.choices[0].index].push(event.choices[0].prompt_token_ids);
+  }
+  for (const [i, [first, ...others]] of streamed.entries()) {
+    assert.deepEqual(first, ofTexts[i]);
+    assert.ok(others.length > 0 && others.every((each) => each === undefined));
+  }
+  const cut = await client.completions.create({ ...common, n: 1, prompt: prompt[0], truncate_prompt_tokens: 2 });
+  assert.deepEqual(cut.choices[0].prompt_token_ids, ofTexts[0].slice(-2));
+});
+
 test("logprobs of an echo and prompt_logprobs have as many of the likeliest tokens as each asks for", async () => {
   const { body } = await json(server.url, "/v1/completions", { ...greedy, prompt: "Once upon a time", echo: true, logprobs: 1, prompt_logprobs: 4, max_tokens: 2 });
   const { prompt_logprobs: scored, logprobs: { top_logprobs: echoed } } = body.choices[0];
