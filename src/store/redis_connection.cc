@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t kWindowCommands = 128;
 constexpr std::size_t kWindowBytes = std::size_t{4} << 20;
 constexpr std::size_t kPiecesOfASend = 64;
+// Names, numbers and scripts of one command: values are counted besides.
+constexpr std::size_t kWordsBytesMax = 1 << 10;
 
 std::size_t bytes_moved(const RedisCommand& command) {
   return command.target.size_bytes() + command.value.size() + command.value_tail.size();
@@ -113,6 +115,10 @@ Status RedisConnection::exchange(std::span<RedisCommand* const> commands,
   return Error{ErrorCode::kCorrupt, "reply: not as many as commands"};
 }
 
+std::size_t RedisConnection::unanswered_bytes_max() const noexcept {
+  return unanswered_bytes_max_ + kWindowCommands * kWordsBytesMax;
+}
+
 bool RedisConnection::is_in_step(const RedisCommand& ping,
                                  std::span<RedisCommand* const> commands) const {
   if (reader_.has_unread() || writer_.pending()) return false;
@@ -126,6 +132,7 @@ bool RedisConnection::is_in_step(const RedisCommand& ping,
 Status RedisConnection::exchange_in_order(std::span<RedisCommand* const> commands) {
   std::size_t queued = 0;
   std::size_t window_bytes = 0;
+  unanswered_bytes_max_ = 0;
   for (std::size_t i = 0; i < commands.size(); ++i) {
     // Half a window at a time, so that a system call sends several commands.
     if (queued - i <= kWindowCommands / 2 && window_bytes <= kWindowBytes / 2) {
@@ -133,6 +140,7 @@ Status RedisConnection::exchange_in_order(std::span<RedisCommand* const> command
              (queued == i || window_bytes + bytes_moved(*commands[queued]) <= kWindowBytes)) {
         window_bytes += bytes_moved(*commands[queued]);
         queue(*commands[queued++]);
+        unanswered_bytes_max_ = std::max(unanswered_bytes_max_, window_bytes);
       }
     }
     STEMMA_RETURN_IF_ERROR(read_reply(*commands[i]));

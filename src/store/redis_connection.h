@@ -79,6 +79,8 @@ class RedisConnection final : private ByteSource {
   // that were answered before it stay so, unless replies and commands did not match: then none is.
   // kTooLarge: the value of the first command that is not answered is longer than its target.
   Status exchange(std::span<RedisCommand* const> commands, std::int64_t deadline_us);
+  // Of the last exchange: no more bytes were sent, or to be sent, before they were answered.
+  std::size_t unanswered_bytes_max() const noexcept;
 
  private:
   RedisConnection(StreamSocket socket, const Clock& clock)
@@ -99,6 +101,7 @@ class RedisConnection final : private ByteSource {
   const Clock& clock_;
   std::int64_t deadline_us_ = 0;  // of the exchange
   std::int64_t exchanges_ = 0;
+  std::size_t unanswered_bytes_max_ = 0;
   RespReader reader_{*this};
   RespWriter writer_;
 };

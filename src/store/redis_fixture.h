@@ -47,10 +47,11 @@ inline NamespaceDigest redis_test_owner(std::uint8_t number) {
   return digest;
 }
 
-inline std::vector<std::byte> redis_owned_frame(std::uint8_t owner, std::int64_t ordinal = 0) {
+inline std::vector<std::byte> redis_owned_frame(std::uint8_t owner, std::int64_t ordinal = 0,
+                                                std::int64_t layer_bytes = 64) {
   PageFormat format;
   format.layers = 1;
-  format.layer_bytes = 64;
+  format.layer_bytes = layer_bytes;
   format.page_size = 1;
   std::vector<std::byte> frame(frame_bytes(format));
   const TokenId token = 0;

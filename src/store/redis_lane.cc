@@ -39,8 +39,9 @@ RedisCommand question(const RedisUrl& url) {
 
 }  // namespace
 
-RedisLane::RedisLane(RedisLaneOptions options, RedisCounters& counters, const Clock& clock)
-    : options_(std::move(options)), counters_(counters), clock_(clock) {
+RedisLane::RedisLane(RedisLaneOptions options, RedisCounters& counters, RedisGivenUp& given_up,
+                     const Clock& clock)
+    : options_(std::move(options)), counters_(counters), given_up_(given_up), clock_(clock) {
   STEMMA_CHECK(!options_.url.endpoints.empty(), "a URL names a server");
   for (const RedisEndpoint& endpoint : options_.url.endpoints) find_or_add(endpoint);
   named_nodes_ = nodes_.size();
@@ -115,6 +116,19 @@ void RedisLane::run_at(const RedisEndpoint& server, std::span<RedisCommand> comm
   count_open_breakers();
 }
 
+bool RedisLane::outlast_given_up(const RedisEndpoint& server, std::int64_t deadline_us) {
+  while (given_up_.rounds_left(server) > 0) {
+    RedisCommand ping;
+    ping.words = {"PING", "stemma"};
+    ping.words_used = 2;
+    ping.expects = RedisExpects::kBulkOrNil;
+    run_at(server, {&ping, 1}, deadline_us);
+    if (!ping.answered) return false;
+    given_up_.note_round(server);
+  }
+  return true;
+}
+
 RedisLane::Node* RedisLane::node_of(const RedisCommand& command) {
   if (options_.url.kind != RedisTopologyKind::kCluster) return primary_;
   return node_of_slot_[redis_slot(command.key())];
@@ -182,6 +196,10 @@ bool RedisLane::try_exchange(Node& node, const RedisLogin& login,
   if (!try_connect(node, login, deadline_us)) return false;
   const Status status = node.connection->exchange(commands, deadline_us);
   if (status.ok()) return true;
+  const bool writes = std::any_of(commands.begin(), commands.end(), [](const auto* command) {
+    return !command->answered && !command->value.empty();
+  });
+  if (writes) given_up_.add(node.endpoint, node.connection->unanswered_bytes_max());
   const ErrorCode code = status.error().code;
   if (code == ErrorCode::kDeadline) {
     count(counters_.missed_deadlines);

@@ -29,6 +29,7 @@
 #include "store/redis_connection.h"
 #include "store/redis_counters.h"
 #include "store/redis_errors.h"
+#include "store/redis_given_up.h"
 #include "store/redis_url.h"
 #include "tier/breaker.h"
 
@@ -43,8 +44,9 @@ struct RedisLaneOptions {
 
 class RedisLane {
  public:
-  // `counters` and `clock` must outlive it.
-  RedisLane(RedisLaneOptions options, RedisCounters& counters, const Clock& clock);
+  // `counters`, `given_up` and `clock` must outlive it.
+  RedisLane(RedisLaneOptions options, RedisCounters& counters, RedisGivenUp& given_up,
+            const Clock& clock);
 
   // Sends each command to its server and sets `reply` on those that were answered, in any order of
   // servers. Those that are not answered by `deadline_us` stay so. A command whose `reply` is an
@@ -57,6 +59,9 @@ class RedisLane {
   // As run, by one of these servers, whatever the commands' keys.
   void run_at(const RedisEndpoint& server, std::span<RedisCommand> commands,
               std::int64_t deadline_us);
+  // Whether the server has carried out, or never will, what any lane gave up writing to it by now.
+  // A later call goes on where this one ended.
+  bool outlast_given_up(const RedisEndpoint& server, std::int64_t deadline_us);
   bool is_cluster() const noexcept { return options_.url.kind == RedisTopologyKind::kCluster; }
   // How often the answer to which server holds what has changed.
   std::int64_t map_changes() const noexcept { return map_changes_; }
@@ -104,6 +109,7 @@ class RedisLane {
 
   const RedisLaneOptions options_;
   RedisCounters& counters_;
+  RedisGivenUp& given_up_;
   const Clock& clock_;
   HostLookup lookup_;
   RedisLogin login_;

@@ -64,8 +64,8 @@ struct RedisPageStore::ReadAnswer {
 };
 
 RedisPageStore::Lane::Lane(const RedisLaneOptions& options, RedisCounters& counters,
-                           const Clock& clock, const std::string& secret)
-    : servers(options, counters, clock) {
+                           RedisGivenUp& given_up, const Clock& clock, const std::string& secret)
+    : servers(options, counters, given_up, clock) {
   if (!secret.empty()) seal.emplace(secret);
 }
 
@@ -87,10 +87,10 @@ RedisPageStore::RedisPageStore(const RedisPageStoreOptions& options, const Redis
       where_(redacted(url)),
       ttl_s_(options.ttl_s == 0 ? "" : std::to_string(options.ttl_s)),
       prefix_(kPrefix),
-      reader_({url, options.connect_us_max, options.refresh_us, options.breaker}, counters_, clock,
-              options.secret),
-      writer_({url, options.connect_us_max, options.refresh_us, options.breaker}, counters_, clock,
-              options.secret) {
+      reader_({url, options.connect_us_max, options.refresh_us, options.breaker}, counters_,
+              given_up_, clock, options.secret),
+      writer_({url, options.connect_us_max, options.refresh_us, options.breaker}, counters_,
+              given_up_, clock, options.secret) {
   if (!options.part.empty()) prefix_ += options.part + ":";
   if (reader_.seal) prefix_ += reader_.seal->fingerprint() + ":";
 }

@@ -25,6 +25,11 @@
 // engines with other secrets, or none, have other names and stay; those of engines that share the
 // secret go with ours.
 //
+// What was given up before a purge, or a removal, does not come behind it: each server is asked as
+// often as it takes until it has carried that out (redis_given_up); of the first purge, what
+// engines may have given up that ended since. A removal is to be looked at again where there was
+// some.
+//
 // A purge is confirmed when all primaries are known and none was started anew or gave up slots
 // meanwhile; a purge, and a removal, when the replicas that are connected have it too: whichever of
 // those takes a primary's place does not bring a page back. Beyond that it lasts as long as servers
@@ -40,7 +45,8 @@
 //             Invariants: I7, I8, I9, I10 (docs/INVARIANTS.md).
 // Memory:     16 KiB and one descriptor a lane and server; names and replies during a call; what is
 //             to be described, bounded. A page goes from the socket into its frame.
-// Cost:       one round trip a call and a server that is asked. A page removed: a SHA-1 of it here
+// Cost:       one round trip a call and a server that is asked; the first purge, and one behind a
+//             write that was given up, some hundred more. A page removed: a SHA-1 of it here
 //             and on the server.
 // Not here:   protocol (redis_connection), servers (redis_lane), what a frame holds (page_frame).
 #pragma once
@@ -62,6 +68,7 @@
 #include "stemma/page_store.h"
 #include "store/frame_seal.h"
 #include "store/redis_counters.h"
+#include "store/redis_given_up.h"
 #include "store/redis_lane.h"
 #include "tier/breaker.h"
 
@@ -137,8 +144,8 @@ class RedisPageStore final : public PageStore {
  private:
   // Half of the store: what one thread at a time uses.
   struct Lane {
-    Lane(const RedisLaneOptions& options, RedisCounters& counters, const Clock& clock,
-         const std::string& secret);
+    Lane(const RedisLaneOptions& options, RedisCounters& counters, RedisGivenUp& given_up,
+         const Clock& clock, const std::string& secret);
     RedisLane servers;
     std::optional<FrameSeal> seal;
     std::atomic_flag busy;
@@ -195,6 +202,7 @@ class RedisPageStore final : public PageStore {
                    bool too_long);
   void remove_values(Lane& lane, std::span<const WrongValue> values, std::int64_t deadline_us);
   // Purging (redis_page_store_purge.cc).
+  Status outlast_given_up(bool& advanced, std::int64_t deadline_us);
   Status purge_piece(std::int64_t deadline_us, std::int64_t& pages);
   Result<std::vector<std::string>> scan(std::string& cursor, std::int64_t deadline_us);
   Status keep_named(std::vector<std::string>& names, std::int64_t deadline_us);
@@ -219,6 +227,7 @@ class RedisPageStore final : public PageStore {
   const std::string ttl_s_;  // digits; empty: no expiry
   std::string prefix_;
   RedisCounters counters_;
+  RedisGivenUp given_up_;
   PageCounters pages_;
   Lane reader_;
   Lane writer_;

@@ -61,9 +61,11 @@ PurgeOutcome RedisPageStore::purge_behind(std::span<const NamespaceFamily> names
   const LaneUse use(writer_);
   deadline_us = limited(deadline_us);
   PurgeOutcome outcome;
-  if (!begin_purge(namespaces, pages_before, deadline_us)) {
-    outcome.status = purge_error(deadline_us);
-  }
+  bool outlasted = false;
+  outcome.status = begin_purge(namespaces, pages_before, deadline_us)
+                       ? outlast_given_up(outlasted, deadline_us)
+                       : Status(purge_error(deadline_us));
+  if (!outcome.status.ok()) outcome.advanced = outlasted;
   while (outcome.status.ok() && purge_or_none_->servers_left > 0) {
     outcome.status = purge_piece(deadline_us, outcome.pages);
     outcome.advanced |= outcome.status.ok();
@@ -101,6 +103,18 @@ bool RedisPageStore::begin_purge(std::span<const NamespaceFamily> namespaces,
   return true;
 }
 
+// What is carried out behind a scan would stay.
+Status RedisPageStore::outlast_given_up(bool& advanced, std::int64_t deadline_us) {
+  for (const RedisEndpoint& server : purge_or_none_->servers) {
+    given_up_.add_of_before(server);
+    const std::int64_t before = given_up_.rounds_left(server);
+    const bool done = writer_.servers.outlast_given_up(server, deadline_us);
+    advanced |= given_up_.rounds_left(server) < before;
+    if (!done) return purge_error(deadline_us);
+  }
+  return {};
+}
+
 // When all servers have been scanned. Where replicas lag, a call that had time for no more than
 // that leaves the scans to the next one; they are not kept for longer, while others store.
 Status RedisPageStore::confirm_purge(std::int64_t deadline_us, bool scanned_now) {
@@ -126,6 +140,12 @@ Status RedisPageStore::make_removals_last(std::int64_t deadline_us) {
   // What is not found was not found by those that were known then.
   const std::int64_t map_changes = reader_.servers.map_changes();
   const auto servers = reader_.servers.ask_primaries(deadline_us);
+  for (const RedisEndpoint& server : servers) {
+    if (given_up_.rounds_left(server) == 0) continue;
+    // It may come behind the reads that did not find it: they are to be made again.
+    reader_.servers.outlast_given_up(server, deadline_us);
+    return purge_error(deadline_us);
+  }
   const bool all = !servers.empty() && replicas_follow(reader_, servers, deadline_us) &&
                    !reader_.servers.ask_primaries(deadline_us).empty();
   if (all && map_changes == reader_.servers.map_changes()) return {};

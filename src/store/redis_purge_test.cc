@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/temp_directory.h"
@@ -108,6 +109,46 @@ TEST_F(RedisPurgeTest, SealedPagesGoToAndThoseOfAnotherSecretStay) {
   EXPECT_EQ(plain->purge({}, deadline_us()).pages, 10);
   EXPECT_EQ(count_found(*plain, plain_keys), 0);
   EXPECT_EQ(count_found(*theirs, their_keys), 10);
+}
+
+// A server that is frozen has received them, and reads them when it goes on, each in several steps:
+// what asks behind them may be answered before.
+TEST_F(RedisPurgeTest, WhatWasGivenUpBeforeItDoesNotComeBehindIt) {
+  for (int round = 0; round < 20; ++round) {
+    const auto store = open();
+    // The first purge of an engine waits for what others may have left, too.
+    if (round % 2 == 0) {
+      ASSERT_TRUE(purge(*store, 1).status.ok());
+    }
+    std::vector<PageKey> keys;
+    server_->process().freeze();
+    for (std::int64_t page = 0; page < 2; ++page) {
+      keys.push_back(redis_test_key(page));
+      PageWrite write = {keys.back(), {}};
+      const auto frame = redis_owned_frame(1, page, 100'000);
+      write.frame = frame;
+      store->write({&write, 1}, deadline_us(5'000));
+      ASSERT_EQ(write.verdict, PageVerdict::kFailed);
+    }
+    PurgeOutcome outcome;
+    std::jthread purging([&] { outcome = purge(*store, 1); });
+    while (metric(*store, "connects_total") < 3) std::this_thread::yield();
+    server_->process().thaw();
+    purging.join();
+    ASSERT_TRUE(outcome.status.ok()) << to_string(outcome.status.error());
+    ASSERT_EQ(count_found(*store, keys), 0) << round;
+  }
+}
+
+TEST_F(RedisPurgeTest, BehindAWriteThatWasGivenUpPagesAreLookedForAgain) {
+  const auto store = open();
+  EXPECT_TRUE(store->make_removals_last(deadline_us()).ok());
+  server_->process().freeze();
+  EXPECT_EQ(write(*store, 0, 1, 5'000), "f");
+  server_->process().thaw();
+  EXPECT_FALSE(store->make_removals_last(deadline_us()).ok());
+  EXPECT_EQ(read(*store, 0, 1), "d");
+  EXPECT_TRUE(store->make_removals_last(deadline_us()).ok());
 }
 
 TEST_F(RedisPurgeTest, AServerThatIsDownKeepsItOpen) {

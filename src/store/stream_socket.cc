@@ -36,7 +36,8 @@ Result<StreamSocket> StreamSocket::connect(const SocketAddress& address, const C
     const int on = 1;
     ::setsockopt(socket.descriptor_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     // Closed is closed: what the system still held to send would arrive whenever the peer reads on,
-    // and a page that was given up be stored behind the purge that was to forget it.
+    // and a page that was given up be stored behind the purge that was to forget it. What the
+    // peer's system has already is outlasted there (redis_given_up).
     const linger nothing = {.l_onoff = 1, .l_linger = 0};
     ::setsockopt(socket.descriptor_, SOL_SOCKET, SO_LINGER, &nothing, sizeof(nothing));
   }
