@@ -17,6 +17,7 @@
 #include "grammar/number_schema.h"
 #include "grammar/schema_budget.h"
 #include "grammar/schema_exclusion.h"
+#include "grammar/schema_items.h"
 #include "grammar/schema_merge.h"
 #include "grammar/schema_reference.h"
 #include "grammar/schema_words.h"
@@ -318,21 +319,24 @@ Part SchemaReader::array(const Json& schema, const std::string& path) {
   if (!said.ok()) return fail_as(said.error());
   const SchemaExtent& extent = *said;
   if (extent.is_empty()) return nothing(path, "maxItems is below minItems");
-  static const Json kNone = Json::array();
-  const auto prefix = schema.find("prefixItems");
-  const std::string at_prefix = path + ".prefixItems";
-  if (prefix != schema.end() && !prefix->is_array()) return wrong(at_prefix, "must be a list");
-  const Json& own_schemas = prefix == schema.end() ? kNone : *prefix;
-  const auto own_items = static_cast<std::int64_t>(own_schemas.size());
-  const auto items = schema.find("items");
-  const bool no_others = items != schema.end() && *items == false;
+  if (const auto fault = fault_of_items(schema)) {
+    return wrong(fmt::format("{}.{}", path, fault->word), fault->why);
+  }
+  const SchemaItems items = items_of(schema);
+  const auto own_items = static_cast<std::int64_t>(items.own_items());
+  const bool no_others = items.others() == false;
   std::optional<std::int64_t> most = extent.most;
   if (no_others) most = std::min(most.value_or(own_items), own_items);
   if (most.has_value() && *most < extent.least)
     return nothing(path, "minItems are more than items");
   std::vector<Part> own;
-  for (const Json& one : own_schemas) own.push_back(refer(one, item(at_prefix, own.size())));
-  const Part any = items == schema.end() || no_others ? json_.any : refer(*items, path + ".items");
+  const std::string at_own = fmt::format("{}.{}", path, items.own_word);
+  while (own.size() < items.own_items()) {
+    own.push_back(refer(items.at(own.size()), item(at_own, own.size())));
+  }
+  const bool is_any = items.others_or_null == nullptr || no_others;
+  const Part any =
+      is_any ? json_.any : refer(items.others(), fmt::format("{}.{}", path, items.others_word));
   const auto part_at = [&](std::int64_t i) {
     return i < own_items ? own[static_cast<std::size_t>(i)] : any;
   };

@@ -1,11 +1,11 @@
 // JsonSchema: the texts of JSON that keep to a schema, as a grammar.
 //
 // Of JSON Schema (2020-12, and the definitions of earlier drafts): type, enum, const, properties,
-// required, additionalProperties, items, prefixItems, minItems, maxItems, minLength, maxLength or
-// pattern (byte_regex), format (string_format), minimum, maximum, their exclusive forms and
-// multipleOf (number_schema), anyOf, oneOf, allOf, and $ref within the schema, recursive ones too;
-// what is said beside those (schema_merge); propertyNames that lists names, and not of types and of
-// values (schema_exclusion).
+// required, additionalProperties, items, prefixItems (schema_items), minItems, maxItems, minLength,
+// maxLength or pattern (byte_regex), format (string_format), minimum, maximum, their exclusive
+// forms and multipleOf (number_schema), anyOf, oneOf, allOf, and $ref within the schema, recursive
+// ones too; what is said beside those (schema_merge); propertyNames that lists names, and not of
+// types and of values (schema_exclusion).
 //
 // A grammar gives less than a schema allows: members come in the order of `properties`, numbers
 // have at most 18 digits (those with bounds six behind the point, and no exponent), white space is

@@ -480,7 +480,7 @@ TEST(JsonSchema, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal(R"({"type":"text"})"), "s.type: \"text\" is no type");
   EXPECT_EQ(refusal(R"({"type":1})"), "s.type: must be a name or a list of names");
   EXPECT_EQ(refusal(R"({"properties":{"a":{"items":[]}}})"),
-            "s.properties.a.items: must be an object or a boolean");
+            "s.properties.a.items: must be a schema or a list of at least one");
   EXPECT_EQ(refusal(R"({"enum":[1],"type":"x"})"), "s.type: \"x\" is no type");
   EXPECT_EQ(refusal(R"({"enum":[1],"type":"null"})"), "s: no value is of its type");
   EXPECT_EQ(refusal(R"({"anyOf":[false,{"minItems":2,"maxItems":1}]})"),

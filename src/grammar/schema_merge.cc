@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/schema_items.h"
 #include "grammar/schema_words.h"
 #include "grammar/string_format.h"
 
@@ -26,8 +27,8 @@ constexpr std::array kMost = {"maximum", "exclusiveMaximum", "maxLength", "maxIt
 // Of which two different ones have no schema together.
 constexpr std::array kOneAlone = {"pattern", "multipleOf"};
 // What is put together once the other words are.
-constexpr std::array kLater = {
-    "properties", "additionalProperties", "required", "items", "prefixItems", "enum", "const"};
+constexpr std::array kLater = {"properties",  "additionalProperties", "required", "items",
+                               "prefixItems", "additionalItems",      "enum",     "const"};
 
 bool is_any(const Json& schema) {
   return schema == true || (schema.is_object() && schema.empty());
@@ -140,13 +141,16 @@ class SchemaMerger {
       return false;
     };
     const auto is_object = [](const Json& value) { return value.is_object(); };
-    const auto is_list = [](const Json& value) { return value.is_array(); };
     const auto is_full_list = [](const Json& value) { return value.is_array() && !value.empty(); };
     const auto is_named = [](const Json& value) { return value.is_string() || is_names(value); };
     for (const char* const word : {"enum", "allOf", "anyOf", "oneOf"}) {
       if (!is_of(word, is_full_list, "a list of at least one")) return false;
     }
-    return is_of("properties", is_object, "an object") && is_of("prefixItems", is_list, "a list") &&
+    if (const auto fault = fault_of_items(schema)) {
+      wrong(fmt::format("{} {}", fault->word, fault->why));
+      return false;
+    }
+    return is_of("properties", is_object, "an object") &&
            is_of("required", is_names, "a list of names") &&
            is_of("type", is_named, "a name or a list of names");
   }
@@ -272,28 +276,20 @@ class SchemaMerger {
 
   // Items at places that either names, up to one that there cannot be, and those behind.
   void merge_items(const Json& a, const Json& b, Json& out) {
-    const std::size_t places = std::max(places_of(a), places_of(b));
+    const SchemaItems of_a = items_of(a);
+    const SchemaItems of_b = items_of(b);
+    const std::size_t places = std::max(of_a.own_items(), of_b.own_items());
     Json own = Json::array();
     while (own.size() < places) {
-      Json one = conjunction(item_of(a, own.size()), item_of(b, own.size()));
+      Json one = conjunction(of_a.at(own.size()), of_b.at(own.size()));
       if (one == false) break;
       own.push_back(std::move(one));
     }
-    Json others =
-        own.size() < places ? Json(false) : conjunction(said(a, "items"), said(b, "items"));
-    out.erase("prefixItems");
-    out.erase("items");
+    Json others = own.size() < places ? Json(false) : conjunction(of_a.others(), of_b.others());
+    const bool says_others = of_a.others_or_null != nullptr || of_b.others_or_null != nullptr;
+    for (const char* const word : {"prefixItems", "items", "additionalItems"}) out.erase(word);
     if (!own.empty()) out["prefixItems"] = std::move(own);
-    if (a.contains("items") || b.contains("items") || others == false) {
-      out["items"] = std::move(others);
-    }
-  }
-  static std::size_t places_of(const Json& schema) {
-    const auto own = schema.find("prefixItems");
-    return own == schema.end() ? 0 : own->size();
-  }
-  static const Json& item_of(const Json& schema, std::size_t place) {
-    return place < places_of(schema) ? schema["prefixItems"][place] : said(schema, "items");
+    if (says_others || others == false) out["items"] = std::move(others);
   }
 
   // Members that either names, as far as the other lets them be, false where it does not; those

@@ -5,8 +5,8 @@
 namespace stemma {
 namespace {
 
-// Of those that say something of values of any type, or of a string beside others.
-constexpr std::array kSaying = {"type", "enum", "const", "format", "not"};
+// Of those that say something of values of any type, or of a string or a list beside others.
+constexpr std::array kSaying = {"type", "enum", "const", "format", "not", "additionalItems"};
 
 bool allows(const WordNames& types, std::string_view type) {
   return types.contains(type) || (type == "integer" && types.contains("number"));

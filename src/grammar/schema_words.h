@@ -54,7 +54,6 @@ inline constexpr std::array kNarrowingWords = {"minProperties",
                                                "else",
                                                "unevaluatedProperties",
                                                "unevaluatedItems",
-                                               "additionalItems",
                                                "$dynamicRef",
                                                "$recursiveRef"};
 

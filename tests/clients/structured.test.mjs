@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import Ajv from "ajv/dist/2020.js";
+import EarlierAjv from "ajv"; // draft-07
 import OpenAI from "openai";
 import { clientOf } from "./served.mjs";
 import { writeScriptedModel } from "./scripted_model.mjs";
@@ -101,6 +102,21 @@ for (const [name, schema] of Object.entries(schemas)) {
     assert.ok(texts.size > 1, "they are drawn");
   });
 }
+
+test("an answer keeps to places in a list as earlier drafts say them, strict or not", async () => {
+  const at = { type: "array", minItems: 2, maxItems: 2, items: [{ type: "number" }, { type: "number" }] };
+  const more = { type: "array", minItems: 1, maxItems: 3, items: [word], additionalItems: { type: "boolean" } };
+  for (const schema of [{ type: "object", properties: { at } }, strict({ at, more })]) {
+    const validate = new EarlierAjv({ strict: false }).compile(schema);
+    for (const isStrict of [true, false]) {
+      for (let seed = 0; seed < 6; ++seed) {
+        const { message, finish_reason } = await answer(bundled, { seed, temperature: 1.5, response_format: formOf(schema, { strict: isStrict }) });
+        assert.equal(finish_reason, "stop");
+        assert.ok(validate(JSON.parse(message.content)), `${message.content}: ${JSON.stringify(validate.errors)}`);
+      }
+    }
+  }
+});
 
 test("an answer is the same whole, streamed, and once its prompt is cached", async () => {
   const fields = { seed: 5, temperature: 1, response_format: formOf(schemas.values) };
