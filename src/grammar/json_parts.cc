@@ -64,11 +64,16 @@ Part number_of(ByteGrammar& grammar) {
 
 }  // namespace
 
-JsonParts::JsonParts(ByteGrammar& to) : grammar(to) {
-  space = grammar.rule(grammar.optional(grammar.either(
-      {grammar.text(" "),
-       grammar.sequence(
-           {grammar.text("\n"), grammar.repeated(grammar.one_of(" \t"), 0, kBlanksMax)})})));
+JsonParts::JsonParts(ByteGrammar& to, JsonSpace between) : grammar(to) {
+  if (between == JsonSpace::kNone) {
+    space = blank = grammar.sequence({});
+  } else {
+    space = grammar.rule(grammar.optional(grammar.either(
+        {grammar.text(" "),
+         grammar.sequence(
+             {grammar.text("\n"), grammar.repeated(grammar.one_of(" \t"), 0, kBlanksMax)})})));
+    blank = grammar.optional(grammar.text(" "));
+  }
   character = grammar.rule(grammar.either({grammar.one_of(kPlain), escape(grammar)}));
   number = grammar.rule(number_of(grammar));
   any = grammar.rule();
@@ -164,7 +169,7 @@ Part JsonParts::comma() const {
 }
 
 Part JsonParts::colon() const {
-  return grammar.sequence({grammar.text(":"), grammar.optional(grammar.text(" "))});
+  return grammar.sequence({grammar.text(":"), blank});
 }
 
 Part JsonParts::enclosed(std::string_view open, Part inner, std::string_view close) const {

@@ -18,10 +18,13 @@
 
 namespace stemma {
 
+// White space between what JSON consists of: some may come, or none.
+enum class JsonSpace : std::uint8_t { kSome, kNone };
+
 struct JsonParts {
   using Part = ByteGrammar::Part;
 
-  explicit JsonParts(ByteGrammar& grammar);
+  explicit JsonParts(ByteGrammar& grammar, JsonSpace between = JsonSpace::kSome);
 
   // The same parts, but that strings are plain texts, without quotes and escapes: what comes behind
   // one begins with `end`, or with white space and `end`. Of texts that have a length or a pattern
@@ -54,6 +57,7 @@ struct JsonParts {
 
   ByteGrammar& grammar;
   Part space;      // white space, perhaps none
+  Part blank;      // behind a colon: a space, perhaps none
   Part character;  // of a string
   Part number;
   Part any;

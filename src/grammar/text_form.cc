@@ -23,6 +23,7 @@ std::string text_form_key(const TextForm& form) {
   const TemplateJson key = {static_cast<int>(form.kind),
                             form.strict,
                             form.schema,
+                            static_cast<int>(form.space),
                             form.expression,
                             form.rules,
                             form.texts};
@@ -34,7 +35,8 @@ Result<Part> add_text_form(const TextForm& form, ByteGrammar& grammar) {
     case TextForm::Kind::kFree:
       break;
     case TextForm::Kind::kSchema:
-      return add_json_schema(form.schema, {.strict = form.strict, .path = form.path}, grammar);
+      return add_json_schema(form.schema, {.strict = form.strict, .path = form.path},
+                             JsonParts(grammar, form.space));
     case TextForm::Kind::kRegex: {
       Result<Part> part = add_regex(form.expression, RegexMatch::kWhole, grammar);
       if (!part.ok()) return behind(form.path, part.error());

@@ -13,6 +13,7 @@
 
 #include "grammar/byte_grammar.h"
 #include "grammar/grammar_book.h"
+#include "grammar/json_parts.h"
 #include "stemma/result.h"
 #include "stemma/sampling.h"
 #include "template/chat_template.h"
@@ -25,6 +26,7 @@ struct TextForm {
   std::string path = {};                // of what says so, for errors
   TemplateJson schema = {};             // kSchema; kTag: the structural tag
   bool strict = true;                   // what the schema says and cannot be kept to is refused
+  JsonSpace space = JsonSpace::kSome;   // kSchema: in its texts
   std::string expression = {};          // kRegex: the whole text is what it matches; UTF-8
   std::string rules = {};               // kEbnf: root is the whole text; UTF-8
   std::vector<std::string> texts = {};  // kOneOf: at least one

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "grammar/grammar_texts.h"
 #include "model/tokenizer_examples.h"
 
 namespace stemma {
@@ -39,6 +40,19 @@ TEST_F(TextFormTest, IsJsonOfASchema) {
   const TextForm form = {.kind = Kind::kSchema, .schema = {{"type", "boolean"}}};
   EXPECT_EQ(opened(form, "true"), "");
   EXPECT_EQ(opened(form, "truth"), "no");
+}
+
+TEST_F(TextFormTest, OfJsonMayBeWithoutWhiteSpace) {
+  ByteGrammar grammar;
+  const TextForm form = {.kind = Kind::kSchema,
+                         .schema = {{"required", {"a"}}, {"additionalProperties", true}},
+                         .space = JsonSpace::kNone};
+  ByteAutomaton automaton = automaton_of(grammar, add_text_form(form, grammar).value());
+  EXPECT_TRUE(accepts(automaton, R"({"a":[1,{"b c":" "}],"d":{}})"));
+  for (const char* const text : {R"({ "a":1})", R"({"a": 1})", R"({"a":1 })", R"({"a":1, "b":1})",
+                                 R"({"a":[1, 2]})", "{\n\"a\":1}", R"({"a":{"b": 1}})"}) {
+    EXPECT_FALSE(accepts(automaton, text)) << text;
+  }
 }
 
 TEST_F(TextFormTest, IsAllThatAnExpressionMatches) {
@@ -89,6 +103,9 @@ TEST_F(TextFormTest, FormsThatAreAlikeHaveOneKey) {
   other.path = "b";
   EXPECT_EQ(text_form_key(one), text_form_key(other));
   other.strict = false;
+  EXPECT_NE(text_form_key(one), text_form_key(other));
+  other = one;
+  other.space = JsonSpace::kNone;
   EXPECT_NE(text_form_key(one), text_form_key(other));
   EXPECT_NE(text_form_key({.kind = Kind::kRegex, .expression = "a"}),
             text_form_key({.kind = Kind::kOneOf, .texts = {"a"}}));

@@ -18,9 +18,8 @@ constexpr std::size_t kNameBytesMax = 512;
 constexpr std::size_t kExpressionBytesMax = std::size_t{64} << 10;
 constexpr std::size_t kChoicesMax = 16384;
 
-constexpr RefusedField kRefused[] = {
-    {"whitespace_pattern", "null", "not supported"},
-};
+constexpr RefusedField kRefused[] = {{"guided_whitespace_pattern", "null", "not supported"}};
+constexpr RefusedField kRefusedOfStructured[] = {{"whitespace_pattern", "null", "not supported"}};
 
 class FormReader {
  public:
@@ -49,7 +48,9 @@ class FormReader {
   // vLLM's of now.
   void read_structured(const Json& outputs) {
     FieldReader fields(outputs, "structured_outputs", fault_);
-    fields.refuse(kRefused);
+    fields.refuse(kRefusedOfStructured);
+    const bool has_space = !fields.boolean("disable_any_whitespace").value_or(false);
+    space_ = has_space ? JsonSpace::kSome : JsonSpace::kNone;
     read_schema(fields, "json");
     read_regex(fields, "regex");
     read_grammar(fields, "grammar");
@@ -98,7 +99,15 @@ class FormReader {
     take(std::move(form));
   }
 
-  TextForm form() && { return std::move(form_); }
+  // White space is of JSON, whichever field says which; in other forms it is none between things.
+  TextForm form() && {
+    form_.space = space_;
+    if (space_ == JsonSpace::kNone && form_.kind == TextForm::Kind::kTag && !fault_.has_value()) {
+      fault_ = field_error("structured_outputs.disable_any_whitespace",
+                           fmt::format("not together with {}", form_.path));
+    }
+    return std::move(form_);
+  }
 
  private:
   // Any; llama.cpp and some hosts have a schema there.
@@ -143,12 +152,14 @@ class FormReader {
   }
 
   std::optional<ApiError>& fault_;
+  JsonSpace space_ = JsonSpace::kSome;
   TextForm form_;
 };
 
 }  // namespace
 
 TextForm read_output_form(FieldReader& fields, std::optional<ApiError>& fault) {
+  fields.refuse(kRefused);
   FormReader reader(fault);
   if (const Json* const format = fields.object_or_null("response_format")) {
     reader.read_format(*format);

@@ -8,7 +8,8 @@
 //
 // Fields: OpenAI's `response_format` (and as others have it, with a structural tag) and
 // `tool_choice`; `guided_json`, `guided_regex`, `guided_grammar`, `guided_choice` and
-// `structured_outputs` of vLLM, `json_schema`, `regex`, `ebnf` and `structural_tag` of SGLang.
+// `structured_outputs` of vLLM (with `disable_any_whitespace`), `json_schema`, `regex`, `ebnf` and
+// `structural_tag` of SGLang.
 #pragma once
 
 #include <optional>

@@ -125,6 +125,38 @@ TEST(OutputForm, IsOne) {
   EXPECT_EQ(both.why, "guided_choice: not together with response_format");
 }
 
+TEST(OutputForm, OfJsonMayBeWithoutWhiteSpace) {
+  for (
+      const char* const form :
+      {R"("structured_outputs":{"json":{},"disable_any_whitespace":)",
+       R"("structured_outputs":{"json_object":true,"disable_any_whitespace":)",
+       R"("response_format":{"type":"json_object"},"structured_outputs":{"disable_any_whitespace":)"}) {
+    EXPECT_EQ(read(form + std::string("true}")).form.space, JsonSpace::kNone) << form;
+    for (const char* const harmless : {"false}", "null}"}) {
+      const ReadForm plain = read(form + std::string(harmless));
+      EXPECT_EQ(plain.form.space, JsonSpace::kSome) << form;
+      EXPECT_EQ(plain.form.kind, Kind::kSchema);
+      EXPECT_EQ(plain.fault, "");
+    }
+    EXPECT_EQ(read(form + std::string("1}")).fault, "structured_outputs.disable_any_whitespace");
+  }
+  EXPECT_EQ(read(R"("structured_outputs":{"choice":["a b"],"disable_any_whitespace":true})").fault,
+            "");
+  EXPECT_EQ(read(R"("structured_outputs":{"disable_any_whitespace":true,
+                    "structural_tag":{"format":{"type":"any_text"}}})")
+                .fault,
+            "structured_outputs.disable_any_whitespace");
+}
+
+TEST(OutputForm, PatternsOfWhiteSpaceAreRefusedByName) {
+  EXPECT_EQ(read(R"("guided_json":{},"guided_whitespace_pattern":" ?")").fault,
+            "guided_whitespace_pattern");
+  EXPECT_EQ(read(R"("guided_json":{},"guided_whitespace_pattern":null)").fault, "");
+  EXPECT_EQ(read(R"("structured_outputs":{"json":{},"whitespace_pattern":" ?"})").fault,
+            "structured_outputs.whitespace_pattern");
+  EXPECT_EQ(read(R"("structured_outputs":{"json":{},"whitespace_pattern":null})").fault, "");
+}
+
 TEST(OutputForm, FaultsNameTheField) {
   EXPECT_EQ(read(R"("response_format":7)").fault, "response_format");
   EXPECT_EQ(read(R"("response_format":{"type":"grammar"})").fault, "response_format.type");

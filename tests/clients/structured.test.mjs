@@ -177,6 +177,19 @@ test("the fields of vLLM and SGLang", async () => {
   }
 });
 
+test("JSON has no white space where a client wants none", async () => {
+  const bare = { disable_any_whitespace: true };
+  for (const fields of [{ structured_outputs: { json: schemas.lists, ...bare } }, { response_format: formOf(schemas.lists), structured_outputs: bare }]) {
+    for (let seed = 0; seed < 6; ++seed) {
+      const { message: { content }, finish_reason } = await answer(bundled, { seed, temperature: 1.5, ...fields });
+      assert.equal(finish_reason, "stop");
+      check(schemas.lists, content);
+      assert.equal(content.replace(/"(\\.|[^"\\])*"/g, '""').match(/\s/), null, content);
+    }
+  }
+  await assert.rejects(answer(bundled, { guided_json: schemas.lists, guided_whitespace_pattern: " ?" }), /guided_whitespace_pattern/);
+});
+
 test("a structural tag says where a form begins", async () => {
   const tags = [{ begin: "<thing>", content: { type: "json_schema", json_schema: schemas.choices }, end: "</thing>" }];
   const formats = {
