@@ -42,6 +42,7 @@ std::int64_t Backups::back_up(const PrefixLock& held, std::int64_t end_tokens) {
   RadixPrefixCache& tree = parts_.host.tree();
   const auto text = text_of(parts_.device, held).first(static_cast<std::size_t>(end_tokens));
   PrefixLock anchor = tree.extend(tree.match(host_ns, {}), text);
+  parts_.host.use_shared(held.namespace_id());
   const std::int64_t first_page = backed_up_end(held, host_ns, anchor.tokens() / page_size);
   const std::int64_t missing = end_tokens / page_size - first_page;
   if (missing <= 0) return 0;
@@ -137,6 +138,7 @@ void Backups::landed_backup(TransferTicket ticket) {
   OwnedPages arrived = ticket.target.take_front(job.done_pages());
   arrived.take_front(has - job.first_page).reset();
   PrefixLock published = tree.insert(text, std::move(anchor), std::move(arrived), {});
+  parts_.host.use_shared(ticket.source.namespace_id());
   const std::int64_t first_page = job.first_page;
   ticket.reset();
   store(published, first_page);

@@ -97,6 +97,7 @@ class HeldCopies : public ::testing::Test {
     options.context_tokens_max = 64;
     options.window_tokens = host.windowed_pages > 0 ? host.window_tokens : 0;
     options.windowed_pages = host.windowed_pages > 0 ? 64 : 0;
+    options.eviction = eviction;
     options.tiers.write_policy = WritePolicy::kWriteThrough;
     options.tiers.store_deadline_us = kDeadlineUs;
     kv = KvCache::open(options, &clock, tiers.get()).value();
@@ -170,6 +171,7 @@ class HeldCopies : public ::testing::Test {
   std::int64_t stored() const { return metric("stemma_stored_pages_total"); }
   std::int64_t unstored() const { return metric("stemma_unstored_pages_total"); }
 
+  std::string eviction = "lru";
   FakeClock clock;
   std::unique_ptr<HeldLaneTiers> tiers;
   std::unique_ptr<KvCache> kv;

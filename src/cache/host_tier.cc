@@ -1,5 +1,6 @@
 #include "cache/host_tier.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -33,6 +34,7 @@ void HostTier::open_namespace(NamespaceId device_ns, const NamespaceDigest& dige
   STEMMA_CHECK(name.opens == 0 || name.digest == digest,
                "an open name does not change its meaning");
   if (++name.opens > 1) return;
+  if (name.digest != digest) forget_shared(name);
   name.digest = digest;
   const std::optional<NamespaceId> host = space_->try_open_namespace(digest);
   name.host = host.value_or(NamespaceId());
@@ -60,6 +62,43 @@ NamespaceId HostTier::name_namespace(NamespaceId device_ns) {
   name.host = space_->try_open_namespace(name.digest).value_or(NamespaceId());
   if (name.host.valid()) tree_->close_namespace(name.host);
   return name.host;
+}
+
+void HostTier::set_shared(NamespaceId device_ns, const NamespaceDigest& digest,
+                          std::span<const TokenId> text) {
+  Name& name = names_[device_ns.index()];
+  if (name.goes_on_from != kNone) return;
+  name.goes_on_from = place_of(digest, text);
+  ++shared_texts_[name.goes_on_from].names;
+}
+
+void HostTier::forget_shared(Name& name) {
+  if (name.goes_on_from == kNone) return;
+  SharedText& shared = shared_texts_[std::exchange(name.goes_on_from, kNone)];
+  if (--shared.names == 0) shared = SharedText();
+}
+
+// Where it is, or is put now.
+std::size_t HostTier::place_of(const NamespaceDigest& digest, std::span<const TokenId> text) {
+  std::size_t free = shared_texts_.size();
+  for (std::size_t i = 0; i < shared_texts_.size(); ++i) {
+    const SharedText& shared = shared_texts_[i];
+    if (shared.names == 0) free = i;
+    const bool used = shared.names > 0 && shared.digest == digest;
+    if (used && std::ranges::equal(shared.tokens, text)) return i;
+  }
+  if (free == shared_texts_.size()) shared_texts_.emplace_back();
+  shared_texts_[free] = {.digest = digest, .tokens = {text.begin(), text.end()}};
+  return free;
+}
+
+void HostTier::use_shared(NamespaceId device_ns) {
+  if (device_ns.index() >= names_.size()) return;
+  const std::size_t place = names_[device_ns.index()].goes_on_from;
+  if (place == kNone) return;
+  const SharedText& shared = shared_texts_[place];
+  const std::optional<NamespaceId> ns = tree_->find_namespace(shared.digest);
+  if (ns.has_value()) tree_->extend(tree_->match(*ns, {}), shared.tokens).reset();
 }
 
 }  // namespace stemma

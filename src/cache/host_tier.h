@@ -6,12 +6,14 @@
 // looked up in both.
 //
 // Thread:     engine thread only.              Invariants: I1, I3, I4, I11 (docs/INVARIANTS.md).
-// Memory:     that of a PageAllocator and a RadixPrefixCache for its pages.
+// Memory:     that of a PageAllocator and a RadixPrefixCache for its pages; each text that
+//             namespaces go on from, once.
 // Cost:       that of RadixPrefixCache.
 // Not here:   bytes (pool/host_pool), moves (backups, promotions).
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "alloc/windowed_pages.h"
@@ -47,6 +49,14 @@ class HostTier {
   // Invalid only where host memory has no name left.
   NamespaceId name_namespace(NamespaceId device_ns);
 
+  // Texts of `device_ns` go on from this one, whole pages of the namespace of `digest`. REQUIRES:
+  // one namespace always goes on from the same text.
+  void set_shared(NamespaceId device_ns, const NamespaceDigest& digest,
+                  std::span<const TokenId> text);
+  // What a namespace has here was used: so was, later, what is here of the text that it goes on
+  // from, without which nobody finds it. O(tokens of that text).
+  void use_shared(NamespaceId device_ns);
+
   RadixPrefixCache& tree() noexcept { return *tree_; }
   const RadixPrefixCache& tree() const noexcept { return *tree_; }
   PageSpace& space() noexcept { return *space_; }
@@ -55,18 +65,29 @@ class HostTier {
   WindowedPages* windowed_or_null() const noexcept { return windowed_.get(); }
 
  private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  struct SharedText {
+    NamespaceDigest digest;
+    std::vector<TokenId> tokens;
+    std::int64_t names = 0;  // that go on from it; 0: the place is free
+  };
   struct Name {
     NamespaceId host;
     NamespaceDigest digest;
     std::int64_t opens = 0;
     bool open_here = false;
+    std::size_t goes_on_from = kNone;  // in shared_texts_; kNone: nothing, or not known
   };
+
+  void forget_shared(Name& name);
+  std::size_t place_of(const NamespaceDigest& digest, std::span<const TokenId> text);
 
   PageAllocator allocator_;
   std::unique_ptr<WindowedPages> windowed_;
   std::unique_ptr<RadixPrefixCache> tree_;  // its pages are the allocator's: destroyed before it
   std::unique_ptr<PageSpace> space_;
   std::vector<Name> names_;  // by the device's NamespaceId
+  std::vector<SharedText> shared_texts_;
 };
 
 }  // namespace stemma

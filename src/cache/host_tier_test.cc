@@ -80,5 +80,32 @@ TEST_F(HostTierTest, TheDevicesNamesMayChangeTheirMeaning) {
   EXPECT_EQ(host->tree().digest(host->namespace_of(NamespaceId(0))), digest_of(2));
 }
 
+// Of seven pages the five that others go on from are used with what one of them has.
+TEST_F(HostTierTest, WhatANamespaceGoesOnFromIsUsedWithIt) {
+  const std::vector<TokenId> shared = {1, 2, 3, 4, 5};
+  host->open_namespace(NamespaceId(0), digest_of(0));
+  host->open_namespace(NamespaceId(1), digest_of(1));
+  publish(host->namespace_of(NamespaceId(0)), shared);
+  publish(host->namespace_of(NamespaceId(1)), {6, 7});
+  host->set_shared(NamespaceId(1), digest_of(0), shared);
+  host->use_shared(NamespaceId(1));
+  host->tree().evict(2).reset();
+  EXPECT_EQ(host->tree().probe(host->namespace_of(NamespaceId(0)), shared).matched_tokens, 5);
+}
+
+TEST_F(HostTierTest, WhoGetsANameGoesOnFromNothing) {
+  const std::vector<TokenId> shared = {1, 2, 3, 4, 5};
+  host->open_namespace(NamespaceId(0), digest_of(0));
+  host->open_namespace(NamespaceId(1), digest_of(1));
+  publish(host->namespace_of(NamespaceId(0)), shared);
+  host->set_shared(NamespaceId(1), digest_of(0), shared);
+  host->close_namespace(NamespaceId(1));
+  host->open_namespace(NamespaceId(1), digest_of(2));
+  publish(host->namespace_of(NamespaceId(1)), {6, 7});
+  host->use_shared(NamespaceId(1));
+  host->tree().evict(2).reset();
+  EXPECT_EQ(host->tree().probe(host->namespace_of(NamespaceId(0)), shared).matched_tokens, 3);
+}
+
 }  // namespace
 }  // namespace stemma

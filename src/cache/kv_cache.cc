@@ -163,7 +163,9 @@ FoundText KvCache::find(const Graft& graft, std::span<const TokenId> tokens) con
 void KvCache::want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) {
   STEMMA_CHECK(!tokens.empty(), "a prompt has at least one token");
   const GraftedText text = grafts_->split(ns, tokens.first(tokens.size() - 1));
-  if (text.shared_ns.valid()) prefix_->want(text.shared_ns, text.shared, turn);
+  if (text.shared_ns.valid()) {
+    tree().want(text.shared_ns, text.shared, WantedTurn{.turn = turn, .shared = true});
+  }
   prefix_->want(ns, text.own, turn);
 }
 
@@ -193,9 +195,11 @@ std::optional<Sequence> KvCache::begin(NamespaceId ns, std::span<const TokenId> 
   return sequence;
 }
 
-// What is shared, and where that is whole what goes on from it.
+// What is shared, and where that is whole what goes on from it. Without the shared part nobody
+// finds that: so it is used last, here as wherever more of the two is found or published.
 Sequence::Published KvCache::match(NamespaceId ns, std::span<const TokenId> tokens) {
   GraftedText text = grafts_->split(ns, tokens);
+  if (tiering_ != nullptr) tiering_->note_shared(ns, text);
   Sequence::Published found;
   if (text.shared_ns.valid()) {
     found.shared = prefix_->match(text.shared_ns, text.shared);
@@ -207,6 +211,7 @@ Sequence::Published KvCache::match(NamespaceId ns, std::span<const TokenId> toke
     }
   }
   found.own = prefix_->match(ns, text.own);
+  if (text.shared_ns.valid() && !text.own.empty()) tree().touch(found.shared, {});
   if (tiering_ != nullptr) tiering_->matched(found.own);
   return found;
 }
@@ -224,43 +229,6 @@ void KvCache::name_published(Sequence& sequence, std::int64_t first_page) {
     first_page = shared_pages;
   }
   sequence.prefix_.copy_pages(first_page - shared_pages, row);
-}
-
-std::optional<ForkedSequence> KvCache::try_fork(const Sequence& sequence,
-                                                std::int64_t computed_tokens) {
-  STEMMA_CHECK(sequence.cache_ == this && !sequence.on_loan(), "the sequence began here");
-  const std::int64_t full_pages = computed_tokens / page_size();
-  const std::int64_t own_pages = ceil_div(computed_tokens, page_size()) - full_pages;
-  if (!shares() || !sequence.publishes_ || !can_get(own_pages)) return std::nullopt;
-  // The page that is copied too: where the sequence went on beyond it, its windowed one may be
-  // gone.
-  const auto copied_row = sequence.pages().first(static_cast<std::size_t>(full_pages + own_pages));
-  if (windows_ != nullptr && !windows_->can_enter(copied_row, computed_tokens)) return std::nullopt;
-  STEMMA_CHECK_EQ(sequence.published_tokens(), full_pages * page_size());
-  auto row = rows_->try_take();
-  if (!row.has_value()) return std::nullopt;
-  Sequence::Published same = {.shared = {}, .own = tree().share(sequence.prefix_)};
-  if (sequence.shared_.valid()) same.shared = tree().share(sequence.shared_);
-  ForkedSequence fork;
-  fork.sequence = Sequence(this, row->release(), std::move(same), sequence.prompt_tokens_);
-  rows_->grow(fork.sequence.row_, full_pages);
-  name_published(fork.sequence, 0);
-  fork.sequence.set_priority(sequence.priority_);
-  fork.sequence.set_retention(sequence.retention_);
-  if (windows_ != nullptr) {
-    fork.sequence.window_.ends = sequence.window_.ends;
-    windows_->enter(fork.sequence.window_, fork.sequence.pages(), computed_tokens);
-  }
-  if (own_pages == 0) return fork;
-  const bool reserved = reserve(fork.sequence, computed_tokens);
-  STEMMA_CHECK(reserved, "that was asked above");
-  fork.tail_from = sequence.pages()[static_cast<std::size_t>(full_pages)];
-  fork.tail_to = fork.sequence.pages()[static_cast<std::size_t>(full_pages)];
-  if (windows_ != nullptr) {
-    fork.windowed_from = windows_->pages().of(fork.tail_from);
-    fork.windowed_to = windows_->pages().of(fork.tail_to);
-  }
-  return fork;
 }
 
 bool KvCache::reserve(Sequence& sequence, std::int64_t tokens) {
@@ -318,6 +286,9 @@ void KvCache::commit(Sequence& sequence, std::span<const TokenId> computed) {
     if (begins_own) tree().follow(sequence.prefix_.namespace_id(), sequence.shared_);
   }
   const bool own_grew = publish(sequence, sequence.prefix_, text.own);
+  if (own_grew && sequence.shared_.valid()) {
+    tree().touch(sequence.shared_, {.priority = sequence.priority_});
+  }
   STEMMA_CHECK_EQ(sequence.published_tokens(), full_tokens);
   name_published(sequence, first_page);
   if (windows_ != nullptr) windows_->put_back(sequence.window_, sequence.pages(), first_page);
@@ -372,6 +343,7 @@ void KvCache::extend(Sequence& sequence, std::span<const TokenId> tokens) {
     tree().follow(ns, sequence.shared_);
   }
   sequence.prefix_ = prefix_->extend(std::move(sequence.prefix_), text.own);
+  if (sequence.shared_.valid()) tree().touch(sequence.shared_, {});
 }
 
 // What the tree has beyond what is computed takes the place of the whole tail: of a page that is
@@ -411,16 +383,17 @@ void KvCache::finish(Sequence sequence, std::span<const TokenId> computed,
     tiering_->likely_end(sequence.prefix_, sequence.prefix_.tokens());
   }
   const std::int64_t shared = grafts_->shared_tokens(sequence.prefix_.namespace_id());
-  RequestEnd end = {.prompt_tokens = shared,
-                    .output_tokens = 0,
-                    .begun_us = sequence.begun_us_,
-                    .priority = sequence.priority_,
-                    .retention = sequence.retention_,
-                    .session_closed = sequence.session_closed_};
-  if (sequence.shared_.valid()) prefix_->complete(sequence.shared_, end);
-  end.prompt_tokens = sequence.prompt_tokens_ - shared;
-  end.output_tokens = std::max<std::int64_t>(computed_tokens - sequence.prompt_tokens_, 0);
+  RequestEnd end = {
+      .prompt_tokens = std::max<std::int64_t>(sequence.prompt_tokens_ - shared, 0),
+      .output_tokens = std::max<std::int64_t>(computed_tokens - sequence.prompt_tokens_, 0),
+      .begun_us = sequence.begun_us_,
+      .priority = sequence.priority_,
+      .retention = sequence.retention_,
+      .session_closed = sequence.session_closed_};
   prefix_->complete(sequence.prefix_, end);
+  end.prompt_tokens = std::min(sequence.prompt_tokens_, shared);
+  end.output_tokens = 0;
+  if (sequence.shared_.valid()) prefix_->complete(sequence.shared_, end);
   sequence.reset();
 }
 

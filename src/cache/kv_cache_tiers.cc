@@ -79,6 +79,7 @@ std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const 
   if (tiering_ == nullptr) return std::nullopt;
   const GraftedText text = grafts_->split(ns, holdable(options_, tokens));
   if (!text.shared_ns.valid()) return tiering_->try_promote(ns, text.own);
+  tiering_->note_shared(ns, text);
   const FoundText found = find(grafts_->of(text.shared_ns), text.shared);
   // Events tell of what comes.
   if (!text.own.empty()) tree().follow(ns, text.shared_ns, text.shared);
@@ -202,6 +203,7 @@ void KvCache::give_up_promotions(PromotionUse use, PromotionId keep) {
 bool KvCache::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
   if (tiering_ == nullptr) return true;
   const GraftedText text = grafts_->split(ns, holdable(options_, tokens));
+  tiering_->note_shared(ns, text);
   const bool shared =
       !text.shared_ns.valid() || tiering_->try_prefetch(text.shared_ns, text.shared);
   return tiering_->try_prefetch(ns, text.own) && shared;

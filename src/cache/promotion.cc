@@ -31,6 +31,7 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   outcome_ = {};
   RadixPrefixCache& host = parts_.host.tree();
   host_ = host.extend(host.match(host_ns, {}), tokens_);
+  parts_.host.use_shared(device_ns);
   anchor_ = target == Tier::kHost
                 ? host.share(host_)
                 : parts_.device.extend(parts_.device.match(device_ns, {}), tokens_);
@@ -283,6 +284,7 @@ void Promotion::publish_piece(Piece& piece) {
   const std::int64_t fresh = piece.arrived.pages();
   const auto text = text_to(piece.end_page());
   anchor_ = target_tree().insert(text, std::move(anchor_), std::move(piece.arrived), {});
+  if (target_ == Tier::kHost) parts_.host.use_shared(device_ns_);
   piece.state = PieceState::kGone;
   parts_.counters.of(&TierCounters::loaded, piece.tier) += fresh;
   outcome_.tokens.of(piece.tier) += fresh * page_size();

@@ -61,6 +61,11 @@ class Tiering {
     host_->open_namespace(ns, digest);
   }
   void close_namespace(NamespaceId ns) { host_->close_namespace(ns); }
+  // Somebody asks for a text of `ns`: host memory is to know what that goes on from, if anything.
+  void note_shared(NamespaceId ns, const GraftedText& text) {
+    if (!text.shared_ns.valid() || text.own.empty()) return;
+    host_->set_shared(ns, device_.tree.digest(text.shared_ns), text.shared);
+  }
 
   // A request found what it holds.
   void matched(const PrefixLock& held);

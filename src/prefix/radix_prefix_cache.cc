@@ -129,16 +129,11 @@ PrefixLock RadixPrefixCache::insert(std::span<const TokenId> tokens, PrefixLock 
   ++now_;
   auto left = tokens.subspan(static_cast<std::size_t>(held.tokens()));
   take_hold(held);
-  const auto raise = [&](NodeSlot slot) {
-    RadixNode& covered = tree_.node(slot);
-    stamp(covered);
-    if (!covered.is_root()) covered.priority = std::max(covered.priority, options.priority);
-  };
-  raise(node);
+  raise(node, options);
   RadixTree::Walk walk(tree_, node, left);
   while (walk.next()) {
     node = reached(walk);
-    raise(node);
+    raise(node, options);
   }
   if (walk.total_pages() != 0) {
     pages.take_front(walk.total_pages()).reset();  // duplicates
@@ -198,6 +193,12 @@ NodeSlot RadixPrefixCache::split(NodeSlot node, std::int64_t pages) {
 void RadixPrefixCache::stamp(RadixNode& node) const noexcept {
   node.last_use = now_;
   node.aging = aging_;
+}
+
+void RadixPrefixCache::raise(NodeSlot slot, const InsertOptions& options) {
+  RadixNode& used = tree_.node(slot);
+  stamp(used);
+  if (!used.is_root()) used.priority = std::max(used.priority, options.priority);
 }
 
 // Adds one to the locks of this node alone. The caller holds the nodes above it.

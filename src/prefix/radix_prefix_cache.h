@@ -66,6 +66,7 @@ class RadixPrefixCache final : public PrefixCache {
   // are those of the pages held.
   void complete(const PrefixLock& held, const PathPlaces& places, const RequestEnd& end);
   void want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) override;
+  void want(NamespaceId ns, std::span<const TokenId> tokens, const WantedTurn& turn);
   void forget_wants() override;
   OwnedPages evict(std::int64_t wanted_pages) override;
   void reset() override;
@@ -91,6 +92,8 @@ class RadixPrefixCache final : public PrefixCache {
   // O(nodes held).
   std::int64_t hot_tokens(const PrefixLock& held, std::int32_t hits) const;
   PrefixLock share(const PrefixLock& held);  // a second lock; no use of it; O(nodes held)
+  // A use of what is held, but not a hit; raises its priority, as insert.
+  void touch(const PrefixLock& held, const InsertOptions& options);
   // Writes the tokens of what is held. REQUIRES: out.size() == held.tokens().
   void copy_tokens(const PrefixLock& held, std::span<TokenId> out) const;
   // Locks the leaf that goes next, with all that it continues; it then goes no more, and the next
@@ -178,9 +181,7 @@ class RadixPrefixCache final : public PrefixCache {
 
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
-  std::int64_t evictable_leaves() const noexcept {
-    return ordered_leaves() + wanted_.leaves() + parked_.leaves();
-  }
+  std::int64_t evictable_leaves() const noexcept;
   std::int64_t locks() const noexcept { return locks_; }  // alive, of no tokens included
   std::int64_t reserved_bytes() const noexcept { return tree_.reserved_bytes(); }
 
@@ -206,11 +207,10 @@ class RadixPrefixCache final : public PrefixCache {
   NodeSlot reached(const RadixTree::Walk& walk);
   NodeSlot split(NodeSlot node, std::int64_t pages);
   void stamp(RadixNode& node) const noexcept;
+  void raise(NodeSlot slot, const InsertOptions& options);
   void hold(NodeSlot slot);
   PrefixLock lock_path(NodeSlot end);
-  std::int64_t ordered_leaves() const noexcept {
-    return policy_ == nullptr ? index_.leaves() : policy_->leaves();
-  }
+  std::int64_t ordered_leaves() const noexcept;
   bool wanted_as_a_whole(NodeSlot slot) const noexcept;
   void add_evictable(NodeSlot leaf);
   void remove_evictable(NodeSlot leaf);
@@ -243,12 +243,7 @@ class RadixPrefixCache final : public PrefixCache {
   NodeSlot nearest_child(NodeSlot parent, std::span<const TokenId> tokens) const;
   TreeNode shown(NodeSlot slot, const NamespaceDigest& digest) const;
   std::vector<TokenId> text_to(NodeSlot slot) const;
-  void take_back(NodeSlot leaf, std::span<PageId> ids) {
-    if (log_or_null_ != nullptr) log_removed(leaf, static_cast<std::int64_t>(ids.size()));
-    if (quotas_.any()) parked_.recount(quotas_.count(leaf, -std::ssize(ids)));
-    if (debts_.any()) debts_.cut(leaf, tree_.node(leaf).chain.pages - std::ssize(ids));
-    tree_.shrink(leaf, ids);
-  }
+  void take_back(NodeSlot leaf, std::span<PageId> ids);
   void log_stored(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens);
   void log_pages(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens);
   void log_removed(NodeSlot slot, std::int64_t pages);

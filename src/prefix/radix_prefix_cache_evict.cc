@@ -50,6 +50,11 @@ OwnedPages RadixPrefixCache::evict_unordered_leaf(NodeSlot leaf, std::int64_t wa
 }
 
 void RadixPrefixCache::want(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t turn) {
+  want(ns, tokens, WantedTurn{.turn = turn});
+}
+
+void RadixPrefixCache::want(NamespaceId ns, std::span<const TokenId> tokens,
+                            const WantedTurn& turn) {
   RadixTree::Walk walk(tree_, root_of(ns), tokens);
   while (walk.next()) {
     const NodeSlot slot = walk.node();
@@ -153,6 +158,21 @@ OwnedPages RadixPrefixCache::evict_by_policy(std::int64_t wanted_pages) {
 void RadixPrefixCache::evict_from(NodeSlot leaf, std::span<PageId> ids) {
   if (marks_or_null_ != nullptr) mark_evicted(leaf, static_cast<std::int64_t>(ids.size()));
   take_back(leaf, ids);
+}
+
+void RadixPrefixCache::take_back(NodeSlot leaf, std::span<PageId> ids) {
+  if (log_or_null_ != nullptr) log_removed(leaf, std::ssize(ids));
+  if (quotas_.any()) parked_.recount(quotas_.count(leaf, -std::ssize(ids)));
+  if (debts_.any()) debts_.cut(leaf, tree_.node(leaf).chain.pages - std::ssize(ids));
+  tree_.shrink(leaf, ids);
+}
+
+std::int64_t RadixPrefixCache::ordered_leaves() const noexcept {
+  return policy_ == nullptr ? index_.leaves() : policy_->leaves();
+}
+
+std::int64_t RadixPrefixCache::evictable_leaves() const noexcept {
+  return ordered_leaves() + wanted_.leaves() + parked_.leaves();
 }
 
 }  // namespace stemma

@@ -34,6 +34,13 @@ std::int64_t RadixPrefixCache::hot_tokens(const PrefixLock& held, std::int32_t h
   return tree_.node(at).end_pages() * page_size();
 }
 
+// What a leaf was used for last it hands up when it goes: so the end of what is held says it all.
+void RadixPrefixCache::touch(const PrefixLock& held, const InsertOptions& options) {
+  STEMMA_CHECK(cache_of(held) == this, "only what this cache holds is used here");
+  ++now_;
+  raise(slot_of(node_of(held)), options);
+}
+
 void RadixPrefixCache::copy_tokens(const PrefixLock& held, std::span<TokenId> out) const {
   STEMMA_CHECK(cache_of(held) == this, "only what this cache holds has tokens here");
   STEMMA_CHECK_EQ(static_cast<std::int64_t>(out.size()), held.tokens());

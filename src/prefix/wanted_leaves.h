@@ -6,7 +6,7 @@
 // first. Wants lapse together, and are then said again: none needs to be taken back alone.
 //
 // Thread:     engine thread only.
-// Memory:     52 bytes a node the tree may have, touched up to the high-water marks.
+// Memory:     60 bytes a node the tree may have, touched up to the high-water marks.
 // Cost:       marks O(1); a leaf in or out O(log wanted leaves).
 // Not here:   which nodes a text covers, and everybody else's order (radix_prefix_cache).
 #pragma once
@@ -21,13 +21,22 @@
 
 namespace stemma {
 
+// When what is wanted will be used.
+struct WantedTurn {
+  std::int64_t turn = 0;  // the lowest first,
+  bool shared = false;    // and of one turn what others go on from
+  bool is_before(const WantedTurn& other) const noexcept {
+    return turn != other.turn ? turn < other.turn : shared && !other.shared;
+  }
+};
+
 class WantedLeaves {
  public:
   explicit WantedLeaves(std::int64_t nodes_max);
 
-  // The node's first `pages` are wanted by the request of that turn; the lowest turn runs first.
-  // Adds to what is wanted of it already. REQUIRES: not contains(slot).
-  void want(NodeSlot slot, std::int32_t pages, std::int64_t turn);
+  // The node's first `pages` are wanted by the request of that turn. Adds to what is wanted of it
+  // already. REQUIRES: not contains(slot).
+  void want(NodeSlot slot, std::int32_t pages, const WantedTurn& turn);
   // How many of the node's first pages are wanted.
   std::int64_t wanted_pages(NodeSlot slot) const noexcept {
     if (!any_) return 0;  // most of the time: nothing is touched
@@ -63,7 +72,7 @@ class WantedLeaves {
   struct Want {
     std::uint32_t round = 0;  // 0: never
     std::int32_t pages = 0;
-    std::int64_t turn = 0;
+    WantedTurn turn;
   };
 
   std::uint32_t round_ = 1;
