@@ -276,7 +276,7 @@ class KvCache {
   bool try_hold_part(NamespaceId ns, const NamespaceDigest& digest, std::span<const TokenId> tokens,
                      PrefixLock& lock, std::vector<PageId>& pages);
   void quarantine_part(NamespaceId ns, std::span<const TokenId> wrong);
-  void quarantine_all(NamespaceId ns);
+  void quarantine_all(std::span<const NamespaceId> namespaces);
   const RadixPrefixCache* tree_or_null(Tier tier) const;
   bool can_get(std::int64_t pages) const;
   std::int64_t held_pages(const Sequence& sequence) const;

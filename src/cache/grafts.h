@@ -8,7 +8,7 @@
 //   namespace    shared_ns              ns
 //
 // Thread:     engine thread only.               Invariants: I7 (docs/INVARIANTS.md).
-// Memory:     16 bytes a namespace; kWrongMax namespaces more.
+// Memory:     48 bytes a namespace; kWrongMax namespaces more.
 // Cost:       O(1), but for dependents_of; those of wrong pages O(log kWrongMax).
 // Not here:   digests (whoever says that a namespace is grafted), trees (prefix/).
 #pragma once
@@ -21,6 +21,7 @@
 
 #include "stemma/ids.h"
 #include "stemma/prefix_cache.h"
+#include "stemma/sequence.h"
 #include "tier/purge_file.h"
 
 namespace stemma {
@@ -53,8 +54,9 @@ struct FoundText {
 // What a namespace goes on from.
 struct Graft {
   NamespaceId own_ns;
-  NamespaceId shared_ns;
+  NamespaceId shared_ns;           // as long as the namespace is open: names are given away
   std::int64_t shared_tokens = 0;  // 0: the namespace is not grafted
+  NamespaceDigest shared_digest = {};
 
   GraftedText split(std::span<const TokenId> tokens) const {
     const auto shared = std::min(static_cast<std::size_t>(shared_tokens), tokens.size());
@@ -65,9 +67,9 @@ struct Graft {
 class Grafts {
  public:
   // What `ns` goes on from; an invalid namespace and no tokens: nothing.
-  void set(NamespaceId ns, NamespaceId shared_ns, std::int64_t shared_tokens) {
+  void set(NamespaceId ns, NamespaceId shared_ns, const SharedPrefix& shared) {
     if (grafts_.size() <= ns.index()) grafts_.resize(ns.index() + 1);
-    grafts_[ns.index()] = {ns, shared_ns, shared_tokens};
+    grafts_[ns.index()] = {ns, shared_ns, shared.tokens, shared.digest};
   }
 
   Graft of(NamespaceId ns) const {
@@ -90,12 +92,14 @@ class Grafts {
     return std::min({tokens, one.shared_tokens, other.shared_tokens});
   }
 
-  // The namespaces that go on from behind the first `tokens` tokens of a text of `shared_ns`, or
-  // may do so. O(namespaces).
-  std::vector<NamespaceId> dependents_of(NamespaceId shared_ns, std::int64_t tokens) const {
+  // The namespaces that go on from behind the first `tokens` tokens of a text of the namespace of
+  // `digest`, or may do so, as far as they have a name. O(namespaces).
+  std::vector<NamespaceId> dependents_of(const NamespaceDigest& digest, std::int64_t tokens) const {
     std::vector<NamespaceId> dependents;
     for (std::size_t i = 0; i < grafts_.size(); ++i) {
-      if (grafts_[i].shared_ns != shared_ns || grafts_[i].shared_tokens < tokens) continue;
+      const Graft& graft = grafts_[i];
+      const bool goes_on = graft.shared_tokens > 0 && graft.shared_digest == digest;
+      if (!goes_on || graft.shared_tokens < tokens) continue;
       dependents.push_back(NamespaceId(static_cast<std::int32_t>(i)));
     }
     return dependents;

@@ -98,6 +98,7 @@ class HeldCopies : public ::testing::Test {
     options.window_tokens = host.windowed_pages > 0 ? host.window_tokens : 0;
     options.windowed_pages = host.windowed_pages > 0 ? 64 : 0;
     options.eviction = eviction;
+    options.namespaces_max = namespaces_max;
     options.tiers.write_policy = WritePolicy::kWriteThrough;
     options.tiers.store_deadline_us = kDeadlineUs;
     kv = KvCache::open(options, &clock, tiers.get()).value();
@@ -172,6 +173,7 @@ class HeldCopies : public ::testing::Test {
   std::int64_t unstored() const { return metric("stemma_unstored_pages_total"); }
 
   std::string eviction = "lru";
+  std::int64_t namespaces_max = KvCacheOptions().namespaces_max;
   FakeClock clock;
   std::unique_ptr<HeldLaneTiers> tiers;
   std::unique_ptr<KvCache> kv;

@@ -106,12 +106,12 @@ std::optional<NamespaceId> KvCache::try_open_namespace(const NamespaceDigest& di
     return std::nullopt;
   }
   if (tiering_ != nullptr) tiering_->open_namespace(*ns, digest);
-  grafts_->set(*ns, shared, shared.valid() ? shared_or_null->tokens : 0);
+  grafts_->set(*ns, shared, shared.valid() ? *shared_or_null : SharedPrefix());
   if (shares()) tree().set_grafted(*ns, shared.valid());
   if (tiering_ != nullptr && shared.valid() &&
       grafts_->take_wrong(shared_or_null->digest, shared_or_null->tokens)) {
     tiering_->forget_stored();
-    quarantine_all(*ns);  // what host memory has of an earlier life
+    quarantine_all({&*ns, 1});  // what host memory has of an earlier life
   }
   return ns;
 }

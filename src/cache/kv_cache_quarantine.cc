@@ -78,8 +78,8 @@ std::optional<AuditHold> KvCache::try_hold(const CachedText& text, AuditRow& row
 }
 
 // What was computed behind a page that all share is wrong too, also in namespaces that only page
-// stores know. Whether all share the pages of a namespace that is read itself shows by who goes on
-// from it: in this life, or when somebody comes who did in an earlier one.
+// stores or host memory know. Whether all share the pages of a namespace that is read itself shows
+// by who goes on from it: in this life, or when somebody comes who did in an earlier one.
 void KvCache::quarantine(const CachedText& text, std::int64_t end_tokens) {
   STEMMA_CHECK_EQ(steps_in_flight_, 0);
   STEMMA_CHECK(end_tokens > 0 && end_tokens % page_size() == 0, "whole pages");
@@ -89,12 +89,12 @@ void KvCache::quarantine(const CachedText& text, std::int64_t end_tokens) {
   const bool is_behind = !is_shared && parts.shared_ns.valid();
   const NamespaceId ns = is_shared ? parts.shared_ns : text.ns;
   std::vector<NamespaceId> dependents;
-  if (!is_behind) dependents = grafts_->dependents_of(ns, end_tokens);
+  if (!is_behind) dependents = grafts_->dependents_of(tree().digest(ns), end_tokens);
   const bool forgets = is_shared || !dependents.empty() ||
                        (!is_behind && !grafts_->try_note_wrong(text.digest, end_tokens));
   if (forgets && tiering_ != nullptr) tiering_->forget_stored();
   quarantine_part(ns, is_shared ? parts.shared : parts.own);
-  for (const NamespaceId dependent : dependents) quarantine_all(dependent);
+  if (forgets) quarantine_all(dependents);
 }
 
 // The last page of `wrong` is.
@@ -104,9 +104,10 @@ void KvCache::quarantine_part(NamespaceId ns, std::span<const TokenId> wrong) {
   tree().quarantine(ns, wrong, std::ssize(wrong) - page_size(), keys);
 }
 
-void KvCache::quarantine_all(NamespaceId ns) {
-  if (tiering_ != nullptr) return tiering_->quarantine_all(ns);
-  for (const std::vector<TokenId>& wrong : tree().first_pages(ns)) quarantine_part(ns, wrong);
+void KvCache::quarantine_all(std::span<const NamespaceId> namespaces) {
+  if (tiering_ != nullptr) return tiering_->quarantine_all(namespaces);
+  std::vector<PageKey> keys;
+  static_cast<void>(tree().quarantine_all(namespaces, keys));
 }
 
 bool KvCache::is_quarantined(const Sequence& sequence) const {

@@ -70,22 +70,24 @@ Transfer* Promotion::lendable_or_null() const {
 }
 
 bool Promotion::covers(NamespaceId device_ns, std::span<const TokenId> tokens, Tier target) const {
-  if (!active_ || abandoned_ || device_ns != device_ns_ || target != target_) return false;
+  if (!active_ || abandoned_ || target != target_) return false;
+  if (parts_.device.digest(device_ns) != digest_) return false;
   const auto common = std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end());
   const std::int64_t pages = (common.first - tokens_.begin()) / page_size();
   return pages > anchor_.tokens() / page_size() || (window_end_ > 0 && pages >= window_end_);
 }
 
-bool Promotion::passes(NamespaceId device_ns, std::span<const TokenId> text) const {
-  return active_ && is_of(device_ns, text);
+bool Promotion::passes(const NamespaceDigest& digest, std::span<const TokenId> text) const {
+  return active_ && is_of(digest, text);
 }
 
 bool Promotion::serves(NamespaceId device_ns, std::span<const TokenId> text) const {
-  return !abandoned_ && is_of(device_ns, text);
+  return !abandoned_ && is_of(parts_.device.digest(device_ns), text);
 }
 
-bool Promotion::is_of(NamespaceId device_ns, std::span<const TokenId> text) const {
-  return device_ns == device_ns_ && text.size() <= tokens_.size() &&
+// By the digest: what is brought to host memory holds no name of the device.
+bool Promotion::is_of(const NamespaceDigest& digest, std::span<const TokenId> text) const {
+  return digest == digest_ && text.size() <= tokens_.size() &&
          std::equal(text.begin(), text.end(), tokens_.begin());
 }
 

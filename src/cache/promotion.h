@@ -73,7 +73,7 @@ class Promotion {
   // Whether more is on its way, or will be asked for.
   bool bringing() const noexcept;
   // Whether its text begins with `text`, whole pages.
-  bool passes(NamespaceId device_ns, std::span<const TokenId> text) const;
+  bool passes(const NamespaceDigest& digest, std::span<const TokenId> text) const;
   // The same of a text that was not given up, also once it has ended.
   bool serves(NamespaceId device_ns, std::span<const TokenId> text) const;
   // Whose text it is. REQUIRES: active().
@@ -126,7 +126,7 @@ class Promotion {
     TakenWindowedPages arrived;
   };
 
-  bool is_of(NamespaceId device_ns, std::span<const TokenId> text) const;
+  bool is_of(const NamespaceDigest& digest, std::span<const TokenId> text) const;
   RadixPrefixCache& target_tree();
   PageSpace& target_space();
   std::int64_t page_size() const { return parts_.device.page_size(); }

@@ -85,9 +85,9 @@ void Promotions::give_up(PromotionUse use, PromotionId keep) {
   }
 }
 
-void Promotions::give_up_text(NamespaceId ns, std::span<const TokenId> text) {
+void Promotions::give_up_text(const NamespaceDigest& digest, std::span<const TokenId> text) {
   for (Place& place : places_) {
-    if (place.promotion.passes(ns, text)) place.promotion.abandon();
+    if (place.promotion.passes(digest, text)) place.promotion.abandon();
   }
 }
 

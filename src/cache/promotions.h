@@ -55,8 +55,9 @@ class Promotions {
   // Gives up what takes pages of the device, where users only wait, or all; but not `keep`.
   void give_up(PromotionUse use, PromotionId keep);
 
-  // Gives up every text that begins with `text`, whole pages, whatever its target.
-  void give_up_text(NamespaceId ns, std::span<const TokenId> text);
+  // Gives up every text of this namespace that begins with `text`, whole pages, whatever its
+  // target.
+  void give_up_text(const NamespaceDigest& digest, std::span<const TokenId> text);
 
   // Gives up every text of these namespaces; of all where none is named.
   void give_up_namespaces(std::span<const NamespaceFamily> namespaces);

@@ -103,5 +103,69 @@ TEST_F(QuarantinedGrafts, HoweverManyTenantsGoOnFromItStoresForgetOnce) {
   EXPECT_TRUE(kv->purge({&other, 1}).ok());
 }
 
+// The device has given its name away, host memory has not: nobody knows any more what it goes on
+// from.
+TEST_F(QuarantinedGrafts, WhoHasANameInHostMemoryAloneLosesWhatItHasThere) {
+  namespaces_max = 4;  // one is the fixture's
+  open(64);
+  const NamespaceId shared = open_shared();
+  const NamespaceId other = open_tenant(2);
+  compute_in(other, text(2));
+  const NamespaceId own = open_tenant(1);
+  compute_in(own, text(1));
+  kv->close_namespace(other);
+  kv->close_namespace(own);
+  kv->evict(64);
+  open_tenant(3);  // takes the name of 1 on the device, that of 2 in host memory
+  kv->quarantine(shared_text(shared), 2);
+  compute_in(shared, {1, 2, 3, 4});
+  const NamespaceId again = open_tenant(1);
+  EXPECT_EQ(kv->probe_host(again, asked(1)), 4);
+}
+
+// The first who comes back has it known that the page was wrong; what others have in host memory
+// was computed behind it too.
+TEST_F(QuarantinedGrafts, WhoComesBackSecondFindsNothingOfBeforeEither) {
+  namespaces_max = 6;
+  open(64);
+  const NamespaceId shared = open_shared();
+  const NamespaceId first = open_tenant(1);
+  compute_in(first, text(1));
+  const NamespaceId second = open_tenant(2);
+  compute_in(second, text(2));
+  for (const int empty : {101, 102}) {
+    kv->close_namespace(*kv->try_open_namespace(digest_of(empty)));
+  }
+  kv->close_namespace(first);
+  kv->close_namespace(second);
+  kv->evict(64);
+  std::vector<NamespaceId> others;
+  for (const int other : {103, 104}) others.push_back(*kv->try_open_namespace(digest_of(other)));
+  kv->quarantine(shared_text(shared), 2);
+  for (const NamespaceId other : others) kv->close_namespace(other);
+  compute_in(shared, {1, 2, 3, 4});
+  EXPECT_EQ(kv->probe_host(open_tenant(1), asked(1)), 4);
+  EXPECT_EQ(kv->probe_host(open_tenant(2), asked(2)), 4);
+}
+
+// Its id was that of what others go on from.
+TEST_F(QuarantinedGrafts, WhoGetsANameIsNotWhatOthersWentOnFrom) {
+  namespaces_max = 4;
+  open(64);
+  const NamespaceId own = open_tenant(1);
+  compute_in(own, text(1));
+  kv->close_namespace(own);
+  kv->evict(64);
+  kv->try_open_namespace(digest_of(101));
+  const NamespaceId other = *kv->try_open_namespace(digest_of(102));
+  kv->try_open_namespace(digest_of(103));
+  EXPECT_FALSE(kv->try_open_namespace(digest_of(104)).has_value()) << "all names are new ones";
+  compute_in(other, {1, 2, 3, 4});
+  const CachedText text = {
+      .ns = other, .digest = digest_of(102), .tokens = {1, 2, 3, 4}, .shared = {}};
+  kv->quarantine(text, 2);
+  EXPECT_EQ(purges(), std::vector<std::size_t>{1}) << "of its own family";
+}
+
 }  // namespace
 }  // namespace stemma

@@ -358,37 +358,6 @@ bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
   return true;
 }
 
-// What is being brought up goes first, so that nothing of it is published afterwards.
-void Tiering::quarantine(NamespaceId ns, std::span<const TokenId> text) {
-  const std::int64_t kept = std::ssize(text) - device_.tree.page_size();
-  std::vector<PageKey> keys;
-  std::vector<PageKey> windowed;
-  auto* const windowed_or_null = device_.windowed_or_null == nullptr ? nullptr : &windowed;
-  promotions_.give_up_text(ns, text);
-  device_.tree.quarantine(ns, text, kept, keys, windowed_or_null);
-  const NamespaceId host_ns = host_->namespace_of(ns);
-  if (host_ns.valid()) host_->tree().quarantine(host_ns, text, kept, keys, windowed_or_null);
-  removals_.add(keys);
-  removals_.add(windowed, LayerGroup::kWindowed);
-  const NamespaceFamily family = family_of(device_.tree.digest(ns));
-  purges_.add_behind({&family, 1}, kept / device_.tree.page_size());
-  host_file_.forget();  // a life that ends in the middle would have the page come back
-  ++counters_.quarantined;
-}
-
-void Tiering::forget_stored() {
-  purges_.add_behind({}, 0);
-}
-
-// What is on its way up goes whatever it begins with.
-void Tiering::quarantine_all(NamespaceId ns) {
-  promotions_.give_up_text(ns, {});
-  for (const auto& text : device_.tree.first_pages(ns)) quarantine(ns, text);
-  const NamespaceId host_ns = host_->namespace_of(ns);
-  if (!host_ns.valid()) return;
-  for (const auto& text : host_->tree().first_pages(host_ns)) quarantine(ns, text);
-}
-
 void Tiering::visit_metrics(MetricVisitor& visitor) const {
   const auto of = [](const std::array<std::int64_t, 4>& counter, Tier tier) {
     return counter[static_cast<std::size_t>(tier)];

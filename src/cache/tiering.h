@@ -138,8 +138,9 @@ class Tiering {
   // Page stores are to forget everything: what goes on from a wrong page in namespaces that nobody
   // knows may be among it.
   void forget_stored();
-  // So is every page of a namespace.
-  void quarantine_all(NamespaceId ns);
+  // So is every page of these namespaces, and of all in host memory that have no name on the device
+  // any more: nobody knows what these go on from. REQUIRES: forget_stored was called.
+  void quarantine_all(std::span<const NamespaceId> namespaces);
   // Whether stores may still have pages that are in quarantine, or were purged.
   bool removing() const noexcept { return removals_.pages() > 0 || purges_.pending() > 0; }
   // The same, where an end of life is to wait for them: not for stores that fail, as long as a file
@@ -185,6 +186,7 @@ class Tiering {
   bool is_covered(const ColdLeaf& cold, int& looks);
   bool host_has_more(NamespaceId ns, std::span<const TokenId> tokens) const;
   std::size_t stored_pages(const NamespaceDigest& digest, std::span<const PageKey> keys);
+  std::vector<NamespaceId> unnamed_in_host() const;
   std::optional<std::string> audit_windowed() const;
   std::span<const TokenId> whole_pages(std::span<const TokenId> tokens) const;
 

@@ -121,6 +121,8 @@ class RadixPrefixCache final : public PrefixCache {
 
   // What a namespace stands for. REQUIRES: it was opened here.
   const NamespaceDigest& digest(NamespaceId ns) const { return namespaces_.digest(ns); }
+  // Ids that were given: they are 0, 1, ….
+  std::int64_t namespaces() const noexcept { return namespaces_.namespaces(); }
 
   // What the audit of cached pages asks of a tree (radix_prefix_cache_quarantine).
 
@@ -136,11 +138,12 @@ class RadixPrefixCache final : public PrefixCache {
   // REQUIRES: kept is a multiple of page_size and less than tokens.size(); ns was opened here.
   void quarantine(NamespaceId ns, std::span<const TokenId> tokens, std::int64_t kept,
                   std::vector<PageKey>& keys, std::vector<PageKey>* windowed_or_null = nullptr);
-  // The same of every page of these namespaces, of all where none is named; how many pages that
-  // were. O(nodes).
+  // The same of every page of these namespaces; the keys of those that texts begin with. O(nodes).
+  std::vector<PageKey> quarantine_all(std::span<const NamespaceId> namespaces,
+                                      std::vector<PageKey>& keys,
+                                      std::vector<PageKey>* windowed_or_null = nullptr);
+  // The same of these, of all where none is named; how many pages that were. O(nodes).
   std::int64_t purge(std::span<const NamespaceFamily> namespaces);
-  // The page that each text of a namespace begins with, of those that are found. O(nodes).
-  std::vector<std::vector<TokenId>> first_pages(NamespaceId ns) const;
   // Whether the pages at the end of what is held are in quarantine, or would be if published.
   bool is_quarantined(const PrefixLock& held) const;
 
@@ -228,6 +231,7 @@ class RadixPrefixCache final : public PrefixCache {
   // These nodes and all below them that a walk may find, each before those below it.
   std::vector<NodeSlot> subtrees(std::vector<NodeSlot> tops) const;
   std::vector<NodeSlot> subtrees(std::vector<NodeSlot> tops, const RadixTree::ChildLists&) const;
+  std::vector<NodeSlot> nodes_of(std::span<const NamespaceId> namespaces) const;
   std::int64_t hide(std::span<const NodeSlot> nodes);
   OwnedPages take_leaf(NodeSlot leaf);
   OwnedPages take_pages(NodeSlot leaf);

@@ -46,31 +46,44 @@ void RadixPrefixCache::quarantine(NamespaceId ns, std::span<const TokenId> token
   hide(wrong);
 }
 
-std::vector<std::vector<TokenId>> RadixPrefixCache::first_pages(NamespaceId ns) const {
-  std::vector<std::vector<TokenId>> pages;
-  for (const NodeSlot child : tree_.children_of(root_of(ns))) {
-    if (tree_.node(child).unlinked) continue;
-    const auto page = page_of(tree_.node(child), 0);
-    pages.emplace_back(page.begin(), page.end());
+std::vector<PageKey> RadixPrefixCache::quarantine_all(std::span<const NamespaceId> namespaces,
+                                                      std::vector<PageKey>& keys,
+                                                      std::vector<PageKey>* windowed_or_null) {
+  const std::vector<NodeSlot> wrong = nodes_of(namespaces);
+  std::vector<PageKey> first_keys;
+  for (const NodeSlot slot : wrong) {
+    const std::size_t before = keys.size();
+    append_keys(slot, keys);
+    if (windowed_or_null != nullptr) append_windowed_keys(slot, *windowed_or_null);
+    if (tree_.node(slot).start_pages == 0) first_keys.push_back(keys[before]);
   }
-  return pages;
+  hide(wrong);
+  return first_keys;
 }
 
 std::int64_t RadixPrefixCache::purge(std::span<const NamespaceFamily> namespaces) {
-  std::vector<NodeSlot> nodes;
-  for (std::size_t ns = 0; ns < roots_.size(); ++ns) {
-    const bool is_empty = tree_.node(roots_[ns]).children == 0;
-    const NamespaceId id(static_cast<std::int32_t>(ns));
-    if (!is_empty && is_of_any(namespaces_.digest(id), namespaces)) nodes.push_back(roots_[ns]);
+  std::vector<NamespaceId> meant;
+  for (std::int32_t ns = 0; ns < std::ssize(roots_); ++ns) {
+    if (is_of_any(namespaces_.digest(NamespaceId(ns)), namespaces)) meant.emplace_back(ns);
   }
-  if (nodes.empty()) return 0;
+  return hide(nodes_of(meant));
+}
+
+// All that is found in these namespaces, each node before those below it.
+std::vector<NodeSlot> RadixPrefixCache::nodes_of(std::span<const NamespaceId> namespaces) const {
+  std::vector<NodeSlot> nodes;
+  for (const NamespaceId ns : namespaces) {
+    if (tree_.node(root_of(ns)).children > 0) nodes.push_back(root_of(ns));
+  }
+  if (nodes.empty()) return nodes;
   nodes = subtrees(std::move(nodes));
   std::erase_if(nodes, [this](NodeSlot slot) { return tree_.node(slot).is_root(); });
-  return hide(nodes);
+  return nodes;
 }
 
 // Nodes of which each comes before those below it, and with all that lies below it. Their pages.
 std::int64_t RadixPrefixCache::hide(std::span<const NodeSlot> nodes) {
+  if (nodes.empty()) return 0;
   std::int64_t pages = 0;
   for (auto slot = nodes.rbegin(); slot != nodes.rend(); ++slot) {
     pages += tree_.node(*slot).chain.pages;
