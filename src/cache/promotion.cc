@@ -18,7 +18,7 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   active_ = true;
   abandoned_ = false;
   target_ = target;
-  attended_ = target == Tier::kDevice;
+  attend();
   device_ns_ = device_ns;
   cookie_ = cookie;
   digest_ = parts_.host.tree().digest(host_ns);

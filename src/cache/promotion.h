@@ -100,6 +100,8 @@ class Promotion {
 
   // Nobody waits for it or computes from its front: what lies behind a hole is given up.
   void leave() { attended_ = false; }
+  // Somebody does again.
+  void attend() { attended_ = target_ == Tier::kDevice; }
   // Takes a ticket of this promotion back.
   void landed(TransferTicket ticket);
   // Publishes what can be, asks for what is next, ends when there is nothing left.

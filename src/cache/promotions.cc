@@ -14,7 +14,11 @@ Promotions::Promotions(const Promotion::Parts& parts) : clock_(parts.clock) {
 std::optional<PromotionId> Promotions::try_join(NamespaceId ns, std::span<const TokenId> tokens,
                                                 Tier target) {
   for (Place& place : places_) {
-    if (place.id < 0 || !place.promotion.covers(ns, tokens, target)) continue;
+    if (!place.promotion.covers(ns, tokens, target)) continue;
+    if (place.id < 0) {  // it was left: its tickets and loans know it by the name it had
+      place.id = place.promotion.cookie();
+      place.promotion.attend();
+    }
     ++place.users;
     return PromotionId(place.id);
   }

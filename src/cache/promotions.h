@@ -24,8 +24,8 @@ class Promotions {
  public:
   explicit Promotions(const Promotion::Parts& parts);
 
-  // Takes part in what is under way; its name until release. nullopt if that has nothing more of
-  // `tokens`.
+  // Takes part in what is under way, also where nobody waits for it any more; its name until
+  // release. nullopt if that has nothing more of `tokens`.
   std::optional<PromotionId> try_join(NamespaceId ns, std::span<const TokenId> tokens, Tier target);
   // Begins to bring up what lower tiers have of `tokens`; its name until release. nullopt if there
   // is nothing to bring. REQUIRES: free_places() > 0.

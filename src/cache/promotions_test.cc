@@ -102,5 +102,55 @@ TEST_F(PromotionPlaces, WhoWantsATextThatIsUnderWayNeedsNone) {
   EXPECT_TRUE(kv->try_promote(ns, text(100)).has_value());
 }
 
+// Nobody waits for it: it is on its way all the same.
+TEST_F(PromotionPlaces, WhatIsBroughtAheadIsBroughtOnceForAllWhoBeginWithIt) {
+  open(64);
+  std::vector<TokenId> longer = text(100);
+  longer.insert(longer.end(), {7, 8});
+  EXPECT_TRUE(kv->try_prefetch(ns, text(100)));
+  EXPECT_TRUE(kv->try_prefetch(ns, text(100)));
+  EXPECT_TRUE(kv->try_prefetch(ns, longer));
+  EXPECT_EQ(tiers->lanes().posted.size(), 1);
+  EXPECT_EQ(prefetch(200, 200 + kPlaces), kPlaces / 2 - 1);
+}
+
+// The name that the namespace had on the device may be another's by then.
+TEST_F(PromotionPlaces, WhatIsBroughtAheadIsKnownByWhoseItIs) {
+  namespaces_max = 3;
+  open(64);
+  kv->close_namespace(*kv->try_open_namespace(digest_of(52)));  // gives its name in host memory
+  const NamespaceId first = *kv->try_open_namespace(digest_of(50));
+  EXPECT_TRUE(kv->try_prefetch(first, text(100)));
+  kv->close_namespace(first);
+  const NamespaceId other = *kv->try_open_namespace(digest_of(51));
+  ASSERT_EQ(other, first);
+  EXPECT_TRUE(kv->try_prefetch(other, text(100)));
+  EXPECT_EQ(tiers->lanes().posted.size(), 2) << "of another";
+}
+
+//   what all share   own         both in host memory: the second is begun and left
+TEST_F(PromotionPlaces, WhatWasLeftIsWaitedForByWhoComesBackToIt) {
+  open(64, 0);
+  const SharedPrefix prefix = {digest_of(50), 2};
+  const NamespaceId own = *kv->try_open_namespace(digest_of(51), &prefix);
+  ns = own;
+  publish(1, 4);
+  kv->evict(4);
+  const auto shared = kv->try_promote(own, text(1));
+  ASSERT_TRUE(shared.has_value());
+  ASSERT_EQ(tiers->lanes().posted.size(), 2);
+  Transfer* const of_own = tiers->lanes().posted.back();
+  end_jobs([&](const Transfer& job) { return &job != of_own; });
+  ASSERT_EQ(kv->probe(own, text(1)), 2);
+  kv->release_promotion(*shared, PromotionUse::kWaiting);
+  const auto again = kv->try_promote(own, text(1));
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(tiers->lanes().posted.size(), 1) << "it is under way";
+  EXPECT_TRUE(kv->worth_waiting(*again));
+  end_jobs([](const Transfer&) { return true; });
+  EXPECT_EQ(kv->probe(own, text(1)), 4);
+  kv->release_promotion(*again, PromotionUse::kWaiting);
+}
+
 }  // namespace
 }  // namespace stemma

@@ -350,10 +350,12 @@ bool Tiering::asks_stores(const NamespaceDigest& digest) const {
 
 bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
   if (stores_.empty()) return true;
-  if (promotions_.free_places() <= options_.promotions_max / 2) return false;
   const auto text = whole_pages(tokens);
   auto id = promotions_.try_join(ns, text, Tier::kHost);
-  if (!id.has_value()) id = promotions_.try_begin(ns, text, Tier::kHost);
+  if (!id.has_value()) {
+    if (promotions_.free_places() <= options_.promotions_max / 2) return false;
+    id = promotions_.try_begin(ns, text, Tier::kHost);
+  }
   if (id.has_value()) promotions_.leave(*id);
   return true;
 }
