@@ -125,11 +125,12 @@ void BatchBuilder::forget(const Request& request) {
 std::int64_t BatchBuilder::add_chunk(Request& request, std::int64_t tokens_max) {
   STEMMA_CHECK(request.state() == RequestState::kPrefilling,
                "only a prefilling request is chunked");
+  const bool looks = !request.looked_below;  // what it finds may have come for others meanwhile
   if (may_look_below(request)) {
     look_below(request);
     if (request.promotion.valid()) kv_.promotion_started(request.promotion);
   }
-  adopt_published(request);
+  if (looks || request.promotion.valid()) adopt_published(request);
   const std::int64_t first = request.computed_tokens;
   const std::int64_t wanted = request.remaining_tokens() - (request.rests ? 1 : 0);
   std::int64_t chunk =
@@ -287,9 +288,9 @@ void BatchBuilder::note_cached(Request& request, std::int64_t more_tokens) {
   if (request.preemptions == 0) request.cached_tokens += more_tokens;
 }
 
-// What a promotion has published meanwhile need not be computed.
+// What promotions have published meanwhile need not be computed.
 void BatchBuilder::adopt_published(Request& request) {
-  if (!request.promotion.valid() || request.sequence.on_loan()) return;
+  if (request.sequence.on_loan()) return;
   const std::int64_t adopted =
       kv_.adopt(request.sequence, request.findable(), request.computed_tokens) -
       request.computed_tokens;

@@ -87,6 +87,7 @@ bool Scheduler::plan_step() {
   reserve_for_running();
   add_running();
   order_queue();
+  look_again_in_flight();
   continue_prefills();
   if (totals_.preemptions == preemptions) {  // else it would come straight back
     admit_waiting();

@@ -173,6 +173,8 @@ class Scheduler {
   void requeue(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void prefetch_waiting() STEMMA_REQUIRES_ROLE(engine_thread);
   void look_again(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
+  void look_again_in_flight() STEMMA_REQUIRES_ROLE(engine_thread);
+  bool has_ended(PromotionId promotion) const;
   void let_ended_promotion_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void let_promotion_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void let_forks_go(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);

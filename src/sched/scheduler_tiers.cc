@@ -39,12 +39,31 @@ void Scheduler::look_again(Request& request) {
   request.asked_us = -1;
 }
 
+// The same of those that compute their prompts: what all share has come, say, and what goes on from
+// it was begun for them and left. Before their next chunk they look again.
+void Scheduler::look_again_in_flight() {
+  for (Request* const next : in_flight_) {
+    Request& request = *next;
+    const bool waits = request.state() == RequestState::kPrefilling && request.promotion.valid();
+    if (!waits || request.sequence.on_loan() || !has_ended(request.promotion)) continue;
+    if (request.looks >= kLooksMax ||
+        !kv_.may_bring_more(request.promotion, request.ns, request.findable())) {
+      continue;
+    }
+    let_promotion_go(request);
+    request.looked_below = false;
+    request.asked_us = -1;
+  }
+}
+
 // Others have a use for its place. REQUIRES: what it brought is taken in, or will be found.
 void Scheduler::let_ended_promotion_go(Request& request) {
   if (!request.promotion.valid() || request.sequence.on_loan()) return;
-  const bool ended = !kv_.promotion_outcome(request.promotion).unfinished &&
-                     kv_.promotion_pages(request.promotion) == 0;
-  if (ended) let_promotion_go(request);
+  if (has_ended(request.promotion)) let_promotion_go(request);
+}
+
+bool Scheduler::has_ended(PromotionId promotion) const {
+  return !kv_.promotion_outcome(promotion).unfinished && kv_.promotion_pages(promotion) == 0;
 }
 
 void Scheduler::let_promotion_go(Request& request) {

@@ -105,6 +105,33 @@ TEST(LooksBelow, WhatAllShareComesBeforeWhatGoesOnFromIt) {
   EXPECT_EQ(harness.outcome(again).finish, FinishReason::kLength);
 }
 
+//   shared 24 | own 100, both in host memory
+//
+// The shared part is lent, and the first chunk computes the beginning of what goes on from it. That
+// comes a step or two later.
+TEST(LooksBelow, WhatGoesOnFromWhatWasLentIsTakenInWhenItHasCome) {
+  SimulatedTierOptions tiers = tiers_of(256);
+  tiers.lanes.job_us_max = 2;
+  StampHarness harness(small_engine(280), KvLayout::kLayerFirst, &tiers);
+  RequestSpec spec;
+  spec.prompt = some_tokens(1, 124);
+  spec.max_tokens = 4;
+  spec.shared_prefix = {.digest = {{255}}, .tokens = 24};
+  harness.submit(spec);
+  harness.run();
+  settle(harness);
+  for (std::uint64_t other = 2; other < 5; ++other) {
+    answer(harness, other, 150);
+    settle(harness);
+  }
+  const RequestId again = harness.submit(spec);
+  harness.run();
+  harness.expect_closed_form();
+  EXPECT_GT(harness.metric("stemma_lent_pages_total"), 0);
+  EXPECT_LE(harness.outcome(again).stats.computed_tokens, 44);
+  EXPECT_EQ(harness.metric("stemma_promotions_total"), 2);
+}
+
 // After a restart tenants come back one by one to their texts behind what they share. What comes up
 // for each of them is told of by itself.
 TEST(LooksBelow, EventsOfOneTenantDoNotTellEverythingAnew) {
