@@ -288,9 +288,11 @@ void BatchBuilder::note_cached(Request& request, std::int64_t more_tokens) {
   if (request.preemptions == 0) request.cached_tokens += more_tokens;
 }
 
-// What promotions have published meanwhile need not be computed.
+// What promotions have published meanwhile need not be computed. Taking it in publishes what is
+// computed: of an output that is computed again, and is not to be published, nothing is there.
 void BatchBuilder::adopt_published(Request& request) {
   if (request.sequence.on_loan()) return;
+  if (!options_.publish_outputs && request.computed_tokens > request.prompt_tokens) return;
   const std::int64_t adopted =
       kv_.adopt(request.sequence, request.findable(), request.computed_tokens) -
       request.computed_tokens;

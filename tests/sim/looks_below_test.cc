@@ -132,6 +132,33 @@ TEST(LooksBelow, WhatGoesOnFromWhatWasLentIsTakenInWhenItHasCome) {
   EXPECT_EQ(harness.metric("stemma_promotions_total"), 2);
 }
 
+//   1: prompt 60, output 130
+//   2: prompt 60, output 80     is preempted, and loses the end of its prompt to host memory
+//
+// It computes that and its output again while the end of its prompt comes up.
+TEST(LooksBelow, AnOutputThatIsComputedAgainStaysUnpublished) {
+  EngineOptions options = small_engine(240);
+  options.scheduler.publish_outputs = false;
+  options.kv.tiers.load_by_layer = false;
+  options.kv.tiers.load_wait_us = 0;
+  SimulatedTierOptions tiers = tiers_of(256);
+  StampHarness harness(options, KvLayout::kLayerFirst, &tiers);
+  const RequestId first = harness.submit(some_tokens(1, 60), 130);
+  while (harness.outcome(first).tokens.size() < 10 && harness.step()) {
+  }
+  const RequestId second = harness.submit(some_tokens(2, 60), 80);
+  while (harness.outcome(first).finish == FinishReason::kNone && harness.step()) {
+  }
+  SimulatedLanes::Options slow = tiers.lanes;
+  slow.job_us_max = 5'000;
+  harness.tiers().set_lanes(slow);
+  harness.run();
+  harness.expect_closed_form();
+  EXPECT_GT(harness.outcome(second).stats.preemptions, 0);
+  EXPECT_EQ(harness.metric("stemma_promotions_total"), 1);
+  EXPECT_EQ(harness.engine().kv().usage().total_tokens(), 120) << "both prompts";
+}
+
 // After a restart tenants come back one by one to their texts behind what they share. What comes up
 // for each of them is told of by itself.
 TEST(LooksBelow, EventsOfOneTenantDoNotTellEverythingAnew) {
