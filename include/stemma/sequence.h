@@ -54,6 +54,11 @@ class [[nodiscard]] Sequence {
   NamespaceId namespace_id() const noexcept { return prefix_.namespace_id(); }
   // Tokens whose KV was found by begin: they need not be computed. A multiple of page_size.
   std::int64_t cached_tokens() const noexcept { return cached_tokens_; }
+  // Those of its request's prompt: all that begin was given, unless somebody says otherwise.
+  std::int64_t prompt_tokens() const noexcept { return prompt_tokens_; }
+  void set_prompt_tokens(std::int64_t tokens) noexcept {
+    prompt_tokens_ = window_.ends[0] = tokens;
+  }
   // Tokens in pages that others can find: cached ones and those committed since.
   std::int64_t published_tokens() const noexcept { return shared_.tokens() + prefix_.tokens(); }
   // Whether what it computes is published: not any more once its namespace was purged, nor where

@@ -176,6 +176,7 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   if (!pages_suffice(request, sequence.cached_tokens(), in_flight, kv_.available_pages())) {
     return Admission::kNoPages;
   }
+  sequence.set_prompt_tokens(request.prompt_tokens);
   sequence.set_priority(request.priority);
   sequence.set_retention(request.retention);
   if (!request.publishes) sequence.stop_publishing();

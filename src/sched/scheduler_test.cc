@@ -139,6 +139,18 @@ TEST(Scheduler, NobodyWaitsForWhatALeaderHasPublishedAlready) {
   EXPECT_EQ(second.cached_tokens, 0);
 }
 
+// It is looked up token by token, and is a prompt all the same.
+TEST(Scheduler, TheCacheIsToldOfTheWholePromptOfWhoScoresIt) {
+  EngineOptions options = options_for(4, 64);
+  options.scheduler.scored_tokens_max = 8;
+  Bench bench(options);
+  Request& scored = bench.submit(1, text(0, 40), 10);
+  scored.scores_prompt = true;
+  bench.step();
+  EXPECT_EQ(scored.sequence.prompt_tokens(), 40);
+  bench.run();
+}
+
 TEST(Scheduler, IfTheLeaderIsCancelledTheNextWaiterComputes) {
   assume_role(engine_thread);
   for (const bool fails : {false, true}) {
