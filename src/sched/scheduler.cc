@@ -82,6 +82,7 @@ bool Scheduler::plan_step() {
   builder_->clear(step_tokens());
   forget_held_back();
   ended_since_plan_ = false;
+  prompt_since_plan_ = false;
   keep_for_waiting();
   const std::int64_t preemptions = totals_.preemptions;
   reserve_for_running();
@@ -405,6 +406,7 @@ void Scheduler::complete_step() {
     kv_.advance(request->sequence, request->computed_tokens);
     if (request->state() == RequestState::kPrefilling && request->remaining_tokens() == 0) {
       request->become(RequestState::kRunning);
+      prompt_since_plan_ = true;
       let_promotion_go(*request);
     }
   }

@@ -201,7 +201,8 @@ class Scheduler {
   std::vector<QueueEntry> entries_;    // scratch of order_queue
   std::vector<std::int64_t> shorter_;  // scratch of chunk_limit
   bool queue_changed_ = false;
-  bool ended_since_plan_ = false;
+  bool ended_since_plan_ = false;   // somebody
+  bool prompt_since_plan_ = false;  // somebody's, who runs now
   std::uint64_t ordered_epoch_ = 0;
   std::int64_t next_arrival_ = 0;
   std::int64_t wants_ = 0;                // said to the cache and not forgotten

@@ -58,10 +58,13 @@ bool Scheduler::decides_nothing() const {
 
 // Whether somebody who waits may be let in though nobody has come or ended. Who waits for a prompt
 // that others compute may be after every step; who waits for pages from below, once he has waited
-// for long enough, or after a prompt was computed, which may be what he waits for.
+// for long enough, or after a prompt was computed, which may be what he waits for. Where layers
+// have a window, a prompt that is computed leaves pages of these to who waits for pages.
 bool Scheduler::may_admit() const {
   const bool full = held_back_ == Admission::kNoPages || held_back_ == Admission::kNoRow;
   if (waits_for_prefix_) return true;
+  const bool windowed = kv_.options().window_tokens > 0;
+  if (windowed && prompt_since_plan_ && held_back_ == Admission::kNoPages) return true;
   if (waits_for_tier_.empty()) return !full;
   const bool prompts = std::any_of(in_flight_.begin(), in_flight_.end(), [](const Request* other) {
     return other->state() == RequestState::kPrefilling;

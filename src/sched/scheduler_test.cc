@@ -151,6 +151,33 @@ TEST(Scheduler, TheCacheIsToldOfTheWholePromptOfWhoScoresIt) {
   bench.run();
 }
 
+// The windowed pages of a prompt are for who waits as soon as it is computed.
+TEST(Scheduler, NoStepFollowsAPromptWhoseWindowsSomebodyWaitsFor) {
+  assume_role(engine_thread);
+  EngineOptions options = options_for(4, 200);
+  options.kv.window_tokens = 8;
+  options.kv.windowed_pages = 12;
+  options.scheduler.chunk_tokens_max = 16;
+  Bench bench(options);
+  bench.scheduler().allow_ahead();
+  Request& long_one = bench.submit(1, text(0, 64), 40);
+  bench.plan();
+  bench.submit(2, text(1000, 40), 2);
+  bench.complete();
+  EXPECT_EQ(bench.plan(), Ids({1}));
+  EXPECT_EQ(bench.scheduler().held_back(), Admission::kNoPages);
+  for (int ahead = 0; long_one.state() == RequestState::kPrefilling; ++ahead) {
+    EXPECT_TRUE(bench.scheduler().plan_ahead()) << ahead;
+    bench.complete();
+    bench.scheduler().enter_ahead();
+  }
+  EXPECT_FALSE(bench.scheduler().plan_ahead());
+  bench.complete();
+  EXPECT_EQ(bench.plan(), (Ids{1, 2}));
+  bench.complete();
+  bench.run();
+}
+
 TEST(Scheduler, IfTheLeaderIsCancelledTheNextWaiterComputes) {
   assume_role(engine_thread);
   for (const bool fails : {false, true}) {
