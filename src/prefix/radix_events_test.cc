@@ -151,6 +151,36 @@ TEST(RadixEvents, WithoutALogThereIsNothing) {
   EXPECT_EQ(f.cache->event_log_or_null(), nullptr);
 }
 
+// However many go on from a page, its coming and going takes one look at each node.
+TEST(RadixEvents, APageThatManyGoOnFromTakesOneLookAtTheNodes) {
+  constexpr int kTenants = 20;
+  PrefixFixture f({.page_size = 2, .events_pages_max = 256, .namespaces_max = kTenants + 1});
+  EventText text;
+  f.add({1, 2});
+  for (int tenant = 1; tenant <= kTenants; ++tenant) {
+    const NamespaceId ns = *f.cache->try_open_namespace(digest_of(tenant));
+    f.cache->set_grafted(ns, true);
+    f.cache->follow(ns, f.cache->match(f.ns, Tokens{1, 2}));
+    f.begin_in(ns, {3, 4}).reset();
+  }
+  const auto told = [&] {  // of pages of tenants
+    const std::string all = drained(f, text);
+    int pages = 0;
+    for (auto at = all.find("34"); at != std::string::npos; at = all.find("34", at + 1)) ++pages;
+    return pages;
+  };
+  EXPECT_EQ(told(), kTenants);
+  const std::int64_t before = f.cache->listed_nodes();
+  std::vector<PageKey> keys;
+  f.cache->quarantine(f.ns, Tokens{1, 2}, 0, keys);
+  EXPECT_EQ(told(), kTenants);
+  EXPECT_LE(f.cache->listed_nodes() - before, 3 * (f.cache->nodes() + 1));
+  const std::int64_t gone = f.cache->listed_nodes();
+  f.add({1, 2});
+  EXPECT_EQ(told(), kTenants);
+  EXPECT_LE(f.cache->listed_nodes() - gone, 2 * f.cache->nodes());
+}
+
 TEST(RadixEvents, EqualTextsOfTwoNamespacesHaveDifferentKeys) {
   PrefixFixture f(with_events());
   EventMirror mirror;

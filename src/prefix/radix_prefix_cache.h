@@ -184,6 +184,7 @@ class RadixPrefixCache final : public PrefixCache {
 
   const EvictionOrder& order() const noexcept { return order_; }
   std::int64_t nodes() const noexcept { return tree_.nodes().nodes(); }
+  std::int64_t listed_nodes() const noexcept { return tree_.listed_nodes(); }
   std::int64_t evictable_leaves() const noexcept;
   std::int64_t locks() const noexcept { return locks_; }  // alive, of no tokens included
   std::int64_t reserved_bytes() const noexcept { return tree_.reserved_bytes(); }
@@ -252,7 +253,7 @@ class RadixPrefixCache final : public PrefixCache {
   void log_pages(NamespaceId ns, NodeSlot slot, std::span<const TokenId> tokens);
   void log_removed(NodeSlot slot, std::int64_t pages);
   void log_removed_pages(NodeSlot slot, std::int64_t pages);
-  void log_below(NodeSlot root, bool found);
+  void log_below(NodeSlot root, const RadixTree::ChildLists& lists, bool found);
   void note_found(NodeSlot slot, std::int64_t first_page, bool found);
   void hand_over_all(PrefixEventSink& sink);
   void hand_over(NodeSlot root, const RadixTree::ChildLists& lists, PrefixEventSink& sink);

@@ -11,6 +11,7 @@
 // Where such a page goes or comes back, what is behind it is told of with it. Where a namespace
 // that has pages turns out to go on from one, everything is told anew.
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -99,9 +100,10 @@ void RadixPrefixCache::log_removed_pages(NodeSlot slot, std::int64_t pages) {
 }
 
 // The pages of a node from `first_page` on begin to be found, or stop, and with them what goes on
-// from them in other namespaces.
+// from them in other namespaces. However many these are, the nodes are looked at once.
 void RadixPrefixCache::note_found(NodeSlot slot, std::int64_t first_page, bool found) {
   if (!grafts_.any()) return;
+  std::optional<RadixTree::ChildLists> lists;
   std::int64_t page = 0;
   tree_.arena().for_each_run(tree_.node(slot).chain, [&](UnitId first, std::int64_t run_pages) {
     for (const PageKey& key : tree_.arena().keys_of(first, run_pages)) {
@@ -109,15 +111,17 @@ void RadixPrefixCache::note_found(NodeSlot slot, std::int64_t first_page, bool f
       for (const NodeSlot root : roots_) {
         const bool follows =
             tree_.node(root).children > 0 && grafts_.after(namespace_of(root)) == key;
-        if (follows && !log_or_null_->lost()) log_below(root, found);
+        if (!follows || log_or_null_->lost()) continue;
+        if (!lists.has_value()) lists = tree_.child_lists();
+        log_below(root, *lists, found);
       }
     }
   });
 }
 
-// All that is below a root begins to be found, or stops. O(nodes).
-void RadixPrefixCache::log_below(NodeSlot root, bool found) {
-  std::vector<NodeSlot> nodes = subtrees({root});
+// All that is below a root begins to be found, or stops.
+void RadixPrefixCache::log_below(NodeSlot root, const RadixTree::ChildLists& lists, bool found) {
+  std::vector<NodeSlot> nodes = subtrees({root}, lists);
   nodes.erase(nodes.begin());
   if (!found) std::reverse(nodes.begin(), nodes.end());
   for (const NodeSlot slot : nodes) {

@@ -157,6 +157,30 @@ TEST(Purge, TakesOneNamespaceAndLeavesWhatIsHeldToItsHolder) {
   EXPECT_EQ(fixture.allocator.free_pages(), 16);
 }
 
+// However many namespaces that are: one look at each node.
+TEST(Quarantine, OfManyNamespacesTakesOneLookAtTheNodes) {
+  constexpr int kNamespaces = 20;
+  PrefixFixture fixture({.namespaces_max = kNamespaces + 1});
+  fixture.add({1, 2});
+  std::vector<NamespaceId> wrong;
+  for (int i = 1; i <= kNamespaces; ++i) {
+    wrong.push_back(*fixture.cache->try_open_namespace(digest_of(i)));
+    fixture.begin_in(wrong.back(), {1, 2}).reset();
+  }
+  const PrefixLock held = fixture.cache->match(wrong[0], Tokens{1, 2});
+  const std::int64_t before = fixture.cache->listed_nodes();
+  const std::int64_t nodes = fixture.cache->nodes();
+  std::vector<PageKey> keys;
+  EXPECT_EQ(fixture.cache->quarantine_all(wrong, keys).size(), std::size_t{kNamespaces});
+  EXPECT_EQ(keys.size(), std::size_t{2 * kNamespaces});
+  EXPECT_LE(fixture.cache->listed_nodes() - before, nodes);
+  EXPECT_TRUE(fixture.cache->is_quarantined(held));
+  for (const NamespaceId ns : wrong) {
+    EXPECT_EQ(fixture.cache->probe(ns, Tokens{1, 2}).matched_tokens, 0);
+  }
+  EXPECT_EQ(fixture.probe({1, 2}), 2);
+}
+
 TEST(TryLock, HoldsWithoutUsingOrSplitting) {
   PrefixFixture fixture({.page_size = 2, .pages = 4});
   fixture.add(counted(0, 6));

@@ -188,6 +188,7 @@ std::vector<NodeSlot> RadixTree::children_of(NodeSlot parent) const {
 }
 
 RadixTree::ChildLists RadixTree::child_lists() const {
+  listed_nodes_ += nodes_.high_water();
   const auto slots = static_cast<std::size_t>(nodes_.high_water());
   ChildLists lists = {std::vector<NodeSlot>(slots), std::vector<NodeSlot>(slots)};
   for (std::int32_t i = nodes_.high_water() - 1; i >= 0; --i) {

@@ -129,6 +129,8 @@ class RadixTree {
     std::vector<NodeSlot> next_sibling;
   };
   ChildLists child_lists() const;
+  // How many nodes that has looked at since construction.
+  std::int64_t listed_nodes() const noexcept { return listed_nodes_; }
   // Slots of the children of every node, by parent, each list by its tokens. Allocates for each:
   // for checks, and what is seldom asked.
   std::vector<std::vector<NodeSlot>> children() const;
@@ -148,6 +150,7 @@ class RadixTree {
   PageArena arena_;
   ChildTable table_;
   ChildHash hash_;
+  mutable std::int64_t listed_nodes_ = 0;
 };
 
 }  // namespace stemma
