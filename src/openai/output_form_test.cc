@@ -126,11 +126,12 @@ TEST(OutputForm, IsOne) {
 }
 
 TEST(OutputForm, OfJsonMayBeWithoutWhiteSpace) {
-  for (
-      const char* const form :
-      {R"("structured_outputs":{"json":{},"disable_any_whitespace":)",
-       R"("structured_outputs":{"json_object":true,"disable_any_whitespace":)",
-       R"("response_format":{"type":"json_object"},"structured_outputs":{"disable_any_whitespace":)"}) {
+  const char* const forms[] = {
+      R"("structured_outputs":{"json":{},"disable_any_whitespace":)",
+      R"("structured_outputs":{"json_object":true,"disable_any_whitespace":)",
+      R"("response_format":{"type":"json_object"},)"
+      R"("structured_outputs":{"disable_any_whitespace":)"};
+  for (const char* const form : forms) {
     EXPECT_EQ(read(form + std::string("true}")).form.space, JsonSpace::kNone) << form;
     for (const char* const harmless : {"false}", "null}"}) {
       const ReadForm plain = read(form + std::string(harmless));
