@@ -38,30 +38,31 @@ inline bool refuse_system_call(std::uint32_t number, std::uint32_t sys_errno) {
   return filter_system_calls(program);
 }
 
-// Directories cannot be opened; other files can. False as above.
-inline bool refuse_opening_directories(std::uint32_t sys_errno) {
+// Refuses those calls of which an argument, counted from 0, has these bits (BPF_JSET), or this
+// value (BPF_JEQ). False as above.
+inline bool refuse_calls_with(std::uint32_t number, std::uint32_t argument, std::uint16_t test,
+                              std::uint32_t value, std::uint32_t sys_errno) {
+  const auto place =
+      static_cast<std::uint32_t>(offsetof(seccomp_data, args) + argument * sizeof(std::uint64_t));
   std::array<sock_filter, 6> program = {{
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
-      {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, SYS_openat},
-      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, args) + 2 * sizeof(std::uint64_t)},
-      {BPF_JMP | BPF_JSET | BPF_K, 0, 1, O_DIRECTORY},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, number},
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, place},
+      {static_cast<std::uint16_t>(BPF_JMP | test | BPF_K), 0, 1, value},
       {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | sys_errno},
       {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
   }};
   return filter_system_calls(program);
 }
 
+// Directories cannot be opened; other files can. False as above.
+inline bool refuse_opening_directories(std::uint32_t sys_errno) {
+  return refuse_calls_with(SYS_openat, 2, BPF_JSET, O_DIRECTORY, sys_errno);
+}
+
 // Nothing is told of names; of open files it is. False as above.
 inline bool refuse_stat_of_names(std::uint32_t sys_errno) {
-  std::array<sock_filter, 6> program = {{
-      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
-      {BPF_JMP | BPF_JEQ | BPF_K, 0, 3, SYS_newfstatat},
-      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, args) + 3 * sizeof(std::uint64_t)},
-      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, AT_SYMLINK_NOFOLLOW},
-      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | sys_errno},
-      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
-  }};
-  return filter_system_calls(program);
+  return refuse_calls_with(SYS_newfstatat, 3, BPF_JEQ, AT_SYMLINK_NOFOLLOW, sys_errno);
 }
 
 }  // namespace stemma
