@@ -186,6 +186,13 @@ Result<Value> sort_key(Arena& arena, const Value& value, bool case_counts) {
   return arena.text(std::move(*small));
 }
 
+std::vector<Value> items_of(const std::vector<Keyed>& all) {
+  std::vector<Value> items;
+  items.reserve(all.size());
+  for (const Keyed& one : all) items.push_back(one.item);
+  return items;
+}
+
 // A list of the items, those of equal keys in their order.
 Result<Value> sorted(Arena& arena, std::vector<Keyed> all, bool reversed) {
   for (const Keyed& one : std::span(all).subspan(std::min<std::size_t>(all.size(), 1))) {
@@ -197,9 +204,7 @@ Result<Value> sorted(Arena& arena, std::vector<Keyed> all, bool reversed) {
     const Result<bool> is_less = compare(arena, Operator::kLess, first, second);
     return is_less.ok() && *is_less;
   });
-  std::vector<Value> items;
-  for (const Keyed& one : all) items.push_back(one.item);
-  return arena.sequence(Kind::kList, std::move(items));
+  return arena.sequence(Kind::kList, items_of(all));
 }
 
 // The items, each with its key: itself, or its attribute that argument `at` names.
@@ -258,9 +263,7 @@ Result<Value> filter_unique(const Call& call) {
                                    [&](const Keyed& other) { return equal(other.key, one.key); });
     if (!known) kept.push_back(one);
   }
-  std::vector<Value> items;
-  for (const Keyed& one : kept) items.push_back(one.item);
-  return call.arena.sequence(Kind::kLazy, std::move(items));
+  return call.arena.sequence(Kind::kLazy, items_of(kept));
 }
 
 // The first item of which no other is less, or greater.

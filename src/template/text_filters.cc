@@ -47,6 +47,7 @@ Result<Value> filter_format(const Call& call) {
     return Error{ErrorCode::kUnsupported, "formatting text by names is not supported"};
   }
   std::vector<Value> values;
+  values.reserve(call.args.size());
   for (const auto& argument : call.args) values.push_back(*argument);
   return percent_format(call.arena, format.text(), values);
 }
