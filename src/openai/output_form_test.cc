@@ -129,8 +129,8 @@ TEST(OutputForm, OfJsonMayBeWithoutWhiteSpace) {
   const char* const forms[] = {
       R"("structured_outputs":{"json":{},"disable_any_whitespace":)",
       R"("structured_outputs":{"json_object":true,"disable_any_whitespace":)",
-      R"("response_format":{"type":"json_object"},)"
-      R"("structured_outputs":{"disable_any_whitespace":)"};
+      (R"("response_format":{"type":"json_object"},)"
+       R"("structured_outputs":{"disable_any_whitespace":)")};
   for (const char* const form : forms) {
     EXPECT_EQ(read(form + std::string("true}")).form.space, JsonSpace::kNone) << form;
     for (const char* const harmless : {"false}", "null}"}) {
