@@ -1,6 +1,7 @@
 #include "template/builtin.h"
 
 #include <string>
+#include <utility>
 
 #include "template/operators.h"
 
@@ -63,9 +64,10 @@ Error type_error(std::string_view what) {
   return Error{ErrorCode::kInvalidArgument, std::string(what)};
 }
 
-Error unknown_case() {
-  return {ErrorCode::kUnsupported,
-          "changing the case of characters that become several is not supported"};
+Result<Value> case_changed(Arena& arena, std::optional<std::string> changed) {
+  if (changed.has_value()) return arena.text(std::move(*changed));
+  return Error{ErrorCode::kUnsupported,
+               "changing the case of characters that become several is not supported"};
 }
 
 }  // namespace stemma::jinja

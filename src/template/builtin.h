@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -70,7 +71,8 @@ const Builtin* find_method_or_null(Kind receiver, std::string_view name);
 Result<bool> flag(const Call& call, std::size_t at);
 
 Error type_error(std::string_view what);
-// What python_case.h says nothing of.
-Error unknown_case();
+
+// What python_case.h makes of a text, as a value; an error where it says nothing of it.
+Result<Value> case_changed(Arena& arena, std::optional<std::string> changed);
 
 }  // namespace stemma::jinja

@@ -49,7 +49,7 @@ Result<Value> range_of(Arena& arena, const Arguments& arguments) {
     return type_error("takes 1 to 3 whole numbers");
   }
   for (std::size_t i = 0; i < given.size(); ++i) {
-    if (!given[i].is_whole()) return type_error("needs whole numbers, not " + described(given[i]));
+    if (!given[i].is_whole()) return wrong_kind("whole numbers", given[i]);
     bounds[given.size() == 1 ? 1 : i] = given[i].integer();
   }
   const auto [begin, end, step] = bounds;

@@ -97,8 +97,7 @@ Result<Value> filter_join(const Call& call) {
 Result<Value> filter_default(const Call& call) {
   const Value fallback = call.has(0) ? *call.args[0] : Value::text({});
   if (!call.self.is_defined()) return fallback;
-  if (!call.has(1)) return call.self;
-  STEMMA_ASSIGN_OR_RETURN(const bool when_false, truth(*call.args[1]));
+  STEMMA_ASSIGN_OR_RETURN(const bool when_false, flag(call, 1));
   if (!when_false) return call.self;
   STEMMA_ASSIGN_OR_RETURN(const bool self, truth(call.self));
   return self ? call.self : fallback;
@@ -181,9 +180,7 @@ struct Keyed {
 // Texts are sorted without their case unless that counts.
 Result<Value> sort_key(Arena& arena, const Value& value, bool case_counts) {
   if (!value.is(Kind::kText) || case_counts) return value;
-  std::optional<std::string> small = lower(value.text());
-  if (!small.has_value()) return unknown_case();
-  return arena.text(std::move(*small));
+  return case_changed(arena, lower(value.text()));
 }
 
 std::vector<Value> items_of(const std::vector<Keyed>& all) {

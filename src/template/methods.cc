@@ -18,14 +18,13 @@ namespace {
 
 Result<std::string_view> text_argument(const Call& call, std::size_t i) {
   if (call.args[i]->is(Kind::kText)) return call.args[i]->text();
-  return type_error("needs a str, not " + described(*call.args[i]));
+  return wrong_kind("a str", *call.args[i]);
 }
 
 // An optional count, −1 where it is left out.
 Result<std::int64_t> count_argument(const Call& call, std::size_t i) {
   if (!call.has(i) || call.args[i]->is(Kind::kNone)) return std::int64_t{-1};
-  if (!call.args[i]->is_whole())
-    return type_error("needs a count, not " + described(*call.args[i]));
+  if (!call.args[i]->is_whole()) return wrong_kind("a count", *call.args[i]);
   return call.args[i]->integer();
 }
 
@@ -120,7 +119,7 @@ Result<Value> is_at_side(const Call& call) {
       wanted.is(Kind::kTuple) ? std::span<const Value>(wanted.list().items) : std::span(&wanted, 1);
   const std::string_view text = call.self.text();
   for (const Value& one : all) {
-    if (!one.is(Kind::kText)) return type_error("needs a str, not " + described(one));
+    if (!one.is(Kind::kText)) return wrong_kind("a str", one);
     if (at_end ? text.ends_with(one.text()) : text.starts_with(one.text())) {
       return Value::boolean(true);
     }
@@ -146,9 +145,7 @@ using CaseFunction = std::optional<std::string> (*)(std::string_view);
 
 template <CaseFunction change>
 Result<Value> case_method(const Call& call) {
-  std::optional<std::string> changed = change(call.self.text());
-  if (!changed.has_value()) return unknown_case();
-  return call.arena.text(std::move(*changed));
+  return case_changed(call.arena, change(call.self.text()));
 }
 
 Result<Value> replace_method(const Call& call) {

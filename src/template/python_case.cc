@@ -65,7 +65,8 @@ bool append_lower(std::string& out, std::string_view character) {
   return true;
 }
 
-// The text, each character upper or lower case by `is_upper(at)`; of a bool's meaning see there.
+// The text, each character in upper case, or as words begin with it, where `is_upper(at)`, else in
+// lower.
 template <typename IsUpper>
 std::optional<std::string> changed(std::string_view text, bool begins_words,
                                    const IsUpper& is_upper) {

@@ -77,7 +77,6 @@ class JsonWriter {
  private:
   Status write_list(const std::vector<Value>& items);
   Status write_mapping(const Mapping& mapping);
-  std::vector<const NamedValue*> entries_in_order(const Mapping& mapping) const;
   void write_text(std::string_view text);
   void write_float(double value);
   void write_escape(std::uint32_t unit);
@@ -139,26 +138,20 @@ Status JsonWriter::write_list(const std::vector<Value>& items) {
   return {};
 }
 
-std::vector<const NamedValue*> JsonWriter::entries_in_order(const Mapping& mapping) const {
-  std::vector<const NamedValue*> entries;
-  entries.reserve(mapping.entries.size());
-  for (const NamedValue& entry : mapping.entries) entries.push_back(&entry);
-  if (format_.sort_keys) {  // bytes of UTF-8 have the order of code points
-    std::sort(entries.begin(), entries.end(),
-              [](const NamedValue* a, const NamedValue* b) { return a->name < b->name; });
-  }
-  return entries;
-}
-
 Status JsonWriter::write_mapping(const Mapping& mapping) {
   out_.append("{");
   ++level_;
+  std::vector<NamedValue> sorted;
+  if (format_.sort_keys) {  // bytes of UTF-8 have the order of code points
+    sorted = mapping.entries;
+    std::ranges::sort(sorted, {}, &NamedValue::name);
+  }
   bool first = true;
-  for (const NamedValue* entry : entries_in_order(mapping)) {
+  for (const NamedValue& entry : format_.sort_keys ? sorted : mapping.entries) {
     begin_entry(std::exchange(first, false));
-    write_text(entry->name);
+    write_text(entry.name);
     out_.append(format_.key_separator);
-    STEMMA_RETURN_IF_ERROR(write(entry->value));
+    STEMMA_RETURN_IF_ERROR(write(entry.value));
   }
   --level_;
   if (!mapping.entries.empty()) new_line();

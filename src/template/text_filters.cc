@@ -23,9 +23,7 @@ using CaseFunction = std::optional<std::string> (*)(std::string_view);
 template <CaseFunction change>
 Result<Value> filter_case(const Call& call) {
   STEMMA_ASSIGN_OR_RETURN(const Value text, to_text(call.arena, call.self));
-  std::optional<std::string> changed = change(text.text());
-  if (!changed.has_value()) return unknown_case();
-  return call.arena.text(std::move(*changed));
+  return case_changed(call.arena, change(text.text()));
 }
 
 Result<Value> filter_trim(const Call& call) {
@@ -96,19 +94,14 @@ Status read_separators(const Value& value, JsonFormat& format) {
 
 Result<Value> filter_tojson(const Call& call) {
   JsonFormat format;
-  if (call.has(0)) {
-    STEMMA_ASSIGN_OR_RETURN(format.escape_non_ascii, truth(*call.args[0]));
-  }
+  STEMMA_ASSIGN_OR_RETURN(format.escape_non_ascii, flag(call, 0));
   if (call.has(1) && !call.args[1]->is(Kind::kNone)) {
     if (!call.args[1]->is_whole()) return wrong_kind("a whole number as indent", *call.args[1]);
     format.indent = std::clamp<std::int64_t>(call.args[1]->integer(), 0, 256);
     format.item_separator = ",";
   }
   if (call.has(2)) STEMMA_RETURN_IF_ERROR(read_separators(*call.args[2], format));
-  if (call.has(3)) {
-    STEMMA_ASSIGN_OR_RETURN(const bool sort_keys, truth(*call.args[3]));
-    format.sort_keys = sort_keys;
-  }
+  STEMMA_ASSIGN_OR_RETURN(format.sort_keys, flag(call, 3));
   return to_json(call.arena, call.self, format);
 }
 
