@@ -4,37 +4,16 @@
 #include <vector>
 
 #include "cache/audit_hold.h"
-#include "cache/held_copies_fixture.h"
-#include "prefix/namespace_examples.h"
+#include "cache/grafted_copies_fixture.h"
 
 namespace stemma {
 namespace {
 
-//   shared 4 | tenant 1: 2
-//            | tenant 2: 2 ...
-class QuarantinedGrafts : public HeldCopies {
+class QuarantinedGrafts : public GraftedCopies<4> {
  protected:
-  static SharedPrefix prefix() { return {digest_of(200), 4}; }
-  static NamespaceDigest tenant(int number) { return digest_of(number); }
-  static std::vector<TokenId> text(int number) {
-    std::vector<TokenId> tokens = {1, 2, 3, 4};
-    for (int i = 0; i < 2; ++i) tokens.push_back(1000 * number + i);
-    return tokens;
-  }
-  static std::vector<TokenId> asked(int number) {
-    std::vector<TokenId> tokens = text(number);
-    tokens.push_back(0);
-    return tokens;
-  }
-  NamespaceId open_tenant(int number) {
-    const SharedPrefix shared = prefix();
-    return *kv->try_open_namespace(tenant(number), &shared);
-  }
   NamespaceId open_shared() { return *kv->try_open_namespace(prefix().digest); }
   void compute_in(NamespaceId where, const std::vector<TokenId>& tokens) {
-    ns = where;
-    compute(tokens);
-    end_backups();
+    GraftedCopies::compute_in(where, tokens);
     while (end_stores() > 0) {
     }
   }
@@ -82,7 +61,7 @@ TEST_F(QuarantinedGrafts, WhoGoesOnBeforeItLosesNothing) {
   open(64);
   const NamespaceId shared = open_shared();
   const SharedPrefix shorter = {prefix().digest, 1};
-  const NamespaceId own = *kv->try_open_namespace(tenant(1), &shorter);
+  const NamespaceId own = *kv->try_open_namespace(digest_of(1), &shorter);
   compute_in(own, text(1));
   compute_in(shared, {1, 2, 3, 4});
   kv->quarantine(shared_text(shared), 2);

@@ -3,37 +3,15 @@
 
 #include <vector>
 
-#include "cache/held_copies_fixture.h"
-#include "prefix/namespace_examples.h"
+#include "cache/grafted_copies_fixture.h"
 
 namespace stemma {
 namespace {
 
-//   shared 5 | tenant 1: 2
-//            | tenant 2: 2 ...
-class SharedWarmth : public HeldCopies {
+class SharedWarmth : public GraftedCopies<5> {
  protected:
   static constexpr std::int64_t kWhole = 7;
 
-  NamespaceId open_tenant(int number) {
-    const SharedPrefix shared = {digest_of(200), 5};
-    return *kv->try_open_namespace(digest_of(number), &shared);
-  }
-  static std::vector<TokenId> text(int number) {
-    std::vector<TokenId> tokens = {1, 2, 3, 4, 5};
-    for (int i = 0; i < 2; ++i) tokens.push_back(1000 * number + i);
-    return tokens;
-  }
-  static std::vector<TokenId> asked(int number) {
-    std::vector<TokenId> tokens = text(number);
-    tokens.push_back(0);
-    return tokens;
-  }
-  void compute_in(NamespaceId where, const std::vector<TokenId>& tokens) {
-    ns = where;
-    compute(tokens);
-    end_backups();
-  }
   void use(NamespaceId where, int number) { kv->begin(where, asked(number))->reset(); }
   // Of host memory, that has no more.
   void fill_host(std::int64_t pages) {
