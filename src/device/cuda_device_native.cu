@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -280,6 +282,32 @@ bool can_begin_early() {
 std::int64_t team_shared_bytes_max() {
   const Result<LaunchTraits> traits = launch_traits();
   return traits.ok() ? traits->team_shared_bytes : 0;
+}
+
+cudaError_t prepare_kernel(const void* kernel, std::size_t shared_bytes, bool early) {
+  struct Prepared {
+    std::size_t shared_bytes = 48 << 10;  // what any kernel may have
+    bool early = false;
+  };
+  static std::mutex mutex;
+  static std::map<std::pair<const void*, int>, Prepared> all;
+  if (shared_bytes <= Prepared().shared_bytes && !early) return cudaSuccess;
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error != cudaSuccess) return error;
+  const std::scoped_lock lock(mutex);
+  Prepared& prepared = all[{kernel, device}];
+  if (early && !prepared.early) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                 cudaSharedmemCarveoutMaxShared);
+    prepared.early = error == cudaSuccess;
+  }
+  if (error == cudaSuccess && shared_bytes > prepared.shared_bytes) {
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(shared_bytes));
+    if (error == cudaSuccess) prepared.shared_bytes = shared_bytes;
+  }
+  return error;
 }
 
 Status status_of(std::string_view what, cudaError_t error) {

@@ -217,12 +217,11 @@ STEMMA_ON_DEVICE void multiply_add<Float16>(float (&d)[4], const std::uint32_t (
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Prepares a kernel that may begin early. A multiprocessor changes what part of its memory is
-// shared only when nothing runs there: of kernels that overlap all have the same part.
-inline cudaError_t share_memory_alike(const void* kernel) {
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                              cudaSharedmemCarveoutMaxShared);
-}
+// Prepares a kernel on the thread's device, whatever other threads launch it with: the shared bytes
+// that a team may have only grow. Of one that may begin `early`, all of a multiprocessor's memory
+// that can be shared is: what part that is changes only when nothing runs there, so kernels that
+// overlap have the same. A call that changes nothing is a look-up.
+cudaError_t prepare_kernel(const void* kernel, std::size_t shared_bytes, bool early);
 // Whether kernels can begin early on the thread's device: what it runs of them awaits its turn. PTX
 // for an older GPU than Hopper, which a build without anything better gives a newer one, does not.
 bool can_begin_early();
@@ -258,16 +257,10 @@ Status launch(const char* name, CudaStream& stream, const LaunchShape& shape,
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   config.attrs = &early;
-  cudaError_t error = cudaSuccess;
-  if (shape.early && can_begin_early()) {
-    config.numAttrs = 1;
-    error = share_memory_alike(reinterpret_cast<const void*>(kernel));
-  }
-  if (error == cudaSuccess && shape.shared_bytes > 48 * 1024) {
-    error = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(shape.shared_bytes));
-  }
+  const bool begins_early = shape.early && can_begin_early();
+  config.numAttrs = begins_early ? 1 : 0;
+  cudaError_t error =
+      prepare_kernel(reinterpret_cast<const void*>(kernel), shape.shared_bytes, begins_early);
   if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
   if (error == cudaSuccess) return {};
   return status_of(std::string("kernel ") + name, error);
