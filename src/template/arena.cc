@@ -61,10 +61,17 @@ Value Arena::sequence(Kind kind, std::vector<Value> items) {
   return Value::sequence(kind, &lists_.emplace_back(std::move(list)));
 }
 
-Value Arena::mapping(std::vector<NamedValue> entries) {
-  charge_bytes(sizeof(Mapping) + entries.size() * sizeof(NamedValue));
+Value Arena::mapping(std::span<const NamedValue> named) {
+  std::vector<MappingEntry> entries;
+  entries.reserve(named.size());
+  for (const auto& [name, value] : named) entries.push_back({Value::text(name), value});
+  return mapping(std::move(entries));
+}
+
+Value Arena::mapping(std::vector<MappingEntry> entries) {
+  charge_bytes(sizeof(Mapping) + entries.size() * sizeof(MappingEntry));
   Mapping mapping{std::move(entries)};
-  for (const NamedValue& entry : mapping.entries) {
+  for (const MappingEntry& entry : mapping.entries) {
     mapping.depth = std::max(mapping.depth, 1 + depth_of(entry.value));
     mapping.weight = std::min(kWeightMax + 1, mapping.weight + weight_of(entry.value));
   }

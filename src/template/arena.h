@@ -37,7 +37,9 @@ class Arena {
 
   Value text(std::string text);
   Value sequence(Kind kind, std::vector<Value> items);
-  Value mapping(std::vector<NamedValue> entries);
+  Value mapping(std::vector<MappingEntry> entries);
+  // One whose keys are these names.
+  Value mapping(std::span<const NamedValue> named);
   Namespace* name_space();
   Loop* loop(std::span<const Value> items);
   const Macro* macro(const Macro& macro);

@@ -64,8 +64,10 @@ const Builtin* find_filter_or_null(std::string_view name);
 const Builtin* find_text_filter_or_null(std::string_view name);
 // `is name`. Its result is a bool.
 const Builtin* find_test_or_null(std::string_view name);
-// `.name(...)` of a str or a dict. The two have no name in common.
+// `.name(...)` of a str, dict, list, tuple or loop.
 const Builtin* find_method_or_null(Kind receiver, std::string_view name);
+// Whether any of them has it.
+bool is_method(std::string_view name);
 
 // Whether argument `at` is given and holds.
 Result<bool> flag(const Call& call, std::size_t at);

@@ -315,6 +315,34 @@ TEST(Builtins, MappingMethods) {
   });
 }
 
+TEST(Builtins, KeysOfADictMayBeNumbers) {
+  expect_all({
+      {"{% set n = {0: 'a', 512: 'b', 'k': 1, 1.5: 2, none: 3} %}"
+       "{{ n[0] }}{{ n[512] }}{{ n['k'] }}{{ n[1.5] }}{{ n[none] }}{{ n[7] }}",
+       "ab123"},
+      {"{% set n = {1: 'a', true: 'b', 1.0: 'c'} %}{{ n }}{{ n|length }}", "{1: 'c'}1"},
+      {"{{ {2: 'b', 1: 'a'} }}{{ {2: 'b', 1: 'a'}|dictsort }}",
+       "{2: 'b', 1: 'a'}[(1, 'a'), (2, 'b')]"},
+      {"{{ {2: 'b', 1: 'a'}|tojson }}{{ {2: 'b', 1: 'a'}|tojson(sort_keys=true) }}",
+       R"({"2": "b", "1": "a"}{"1": "a", "2": "b"})"},
+      {"{{ {true: 1, none: 2, 1.5: 3}|tojson }}", R"({"true": 1, "null": 2, "1.5": 3})"},
+      {"{% for k, v in {4096: 512, 0: 1}.items() %}{{ k + 1 }}:{{ v }} {% endfor %}",
+       "4097:512 1:1 "},
+      {"{{ {3: 4}.keys()|list }}{{ {3: 4}|list }}", "[3][3]"},
+      {"{{ 3 in {3: 4} }}{{ '3' in {3: 4} }}{{ none in {3: 4} }}{{ nothing in {} }}",
+       "TrueFalseFalseFalse"},
+      {"{{ {3: 4}.get(3) }}{{ {3: 4}.get('3', 'd') }}{{ {}[[]] }}", "4d"},
+      {"{{ {1: 2} == {true: 2.0} }}{{ {1: 2} == {2: 2} }}", "TrueFalse"},
+  });
+}
+
+TEST(Builtins, ListAndLoopMethods) {
+  expect_all({
+      {"{{ [1, 2, 1, true].count(1) }}{{ (5, 6).index(6) }}{{ ['a', 'b'].index('b') }}", "311"},
+      {"{% for i in [1, 2, 3] %}{{ loop.cycle('a', 'b') }}{% endfor %}", "aba"},
+  });
+}
+
 TEST(Builtins, ToJson) {
   expect_all({
       {"{{ {\"b\": 1, \"a\": [1, 2.5, none, true, \"é\\n\\\"<>&'\"]}|tojson }}",

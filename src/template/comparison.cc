@@ -14,8 +14,8 @@ bool equal_lists(const List& left, const List& right) {
 
 bool equal_mappings(const Mapping& left, const Mapping& right) {
   if (left.entries.size() != right.entries.size()) return false;
-  return std::all_of(left.entries.begin(), left.entries.end(), [&](const NamedValue& entry) {
-    const Value* other = right.find_or_null(entry.name);
+  return std::all_of(left.entries.begin(), left.entries.end(), [&](const MappingEntry& entry) {
+    const Value* other = find_or_null(right, entry.key);
     return other != nullptr && equal(entry.value, *other);
   });
 }
@@ -53,7 +53,8 @@ Result<bool> contains(Arena& arena, const Value& container, const Value& item) {
   }
   if (container.is(Kind::kMapping)) {
     arena.charge_steps(static_cast<std::int64_t>(container.mapping().entries.size() / 16));
-    return item.is(Kind::kText) && container.mapping().find_or_null(item.text()) != nullptr;
+    STEMMA_RETURN_IF_ERROR(check_may_be_key(item));
+    return find_or_null(container.mapping(), item) != nullptr;
   }
   STEMMA_ASSIGN_OR_RETURN(const std::span<const Value> items, elements(arena, container));
   for (const Value& other : items) {
@@ -65,6 +66,19 @@ Result<bool> contains(Arena& arena, const Value& container, const Value& item) {
 }
 
 }  // namespace
+
+Status check_may_be_key(const Value& key) {
+  if (!key.is(Kind::kList) && !key.is(Kind::kMapping)) return {};
+  return type_error("a " + described(key) + " is no key");
+}
+
+const Value* find_or_null(const Mapping& mapping, const Value& key) {
+  if (key.is(Kind::kText)) return mapping.find_or_null(key.text());
+  for (const MappingEntry& entry : mapping.entries) {
+    if (equal(entry.key, key)) return &entry.value;
+  }
+  return nullptr;
+}
 
 bool equal(const Value& left, const Value& right) {
   if (left.is_whole() && right.is_whole()) return left.integer() == right.integer();

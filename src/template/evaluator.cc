@@ -88,6 +88,13 @@ Result<Value> Evaluator::evaluate_call(ExpressionId id, const Value& caller) {
                       construct(node) + value.error().detail);
 }
 
+Result<Value> Evaluator::evaluate_filters(ExpressionId id, const Value& rendered) {
+  const Value around = std::exchange(rendered_, rendered);
+  Result<Value> filtered = evaluate(id);
+  rendered_ = around;
+  return filtered;
+}
+
 Result<bool> Evaluator::condition(ExpressionId id) {
   STEMMA_ASSIGN_OR_RETURN(const Value value, evaluate(id));
   Result<bool> result = truth(value);
@@ -102,6 +109,8 @@ Result<Value> Evaluator::value_of(const Expression& node) {
       return node.literal;
     case ExpressionKind::kName:
       return scopes_.find(node.name);
+    case ExpressionKind::kRendered:
+      return rendered_;
     case ExpressionKind::kList:
       return sequence(node, Kind::kList);
     case ExpressionKind::kTuple:
@@ -151,21 +160,23 @@ Result<Value> Evaluator::sequence(const Expression& node, Kind kind) {
 }
 
 Result<Value> Evaluator::mapping(const Expression& node) {
-  std::vector<NamedValue> entries;
+  std::vector<MappingEntry> entries;
   for (std::size_t i = 0; i < node.operands.size(); i += 2) {
     STEMMA_ASSIGN_OR_RETURN(const Value key, operand(node, i));
     STEMMA_ASSIGN_OR_RETURN(const Value value, operand(node, i + 1));
-    if (!key.is(Kind::kText)) {
-      return Error{ErrorCode::kUnsupported, "a dict with a key that is no str is not supported"};
+    STEMMA_RETURN_IF_ERROR(check_may_be_key(key));
+    if (!key.is(Kind::kText) && !key.is_number() && !key.is(Kind::kNone)) {
+      return Error{ErrorCode::kUnsupported,
+                   "a dict with a key that is a " + described(key) + " is not supported"};
     }
-    NamedValue* known = nullptr;
-    for (NamedValue& entry : entries) {
-      if (entry.name == key.text()) known = &entry;
+    MappingEntry* known = nullptr;
+    for (MappingEntry& entry : entries) {
+      if (equal(entry.key, key)) known = &entry;
     }
     if (known != nullptr) {
       known->value = value;
     } else {
-      entries.push_back({key.text(), value});
+      entries.push_back({key, value});
     }
   }
   return arena_.mapping(std::move(entries));
@@ -253,7 +264,7 @@ Result<Value> Evaluator::call_function(Function function, const Arguments& argum
   if (function == Function::kRange) return range_of(arena_, arguments);
   if (function == Function::kDict) {
     if (!arguments.positional.empty()) return type_error("takes named arguments only");
-    return arena_.mapping({arguments.named.begin(), arguments.named.end()});
+    return arena_.mapping(arguments.named);
   }
   if (arguments.positional.size() != 1 || !arguments.named.empty()) {
     return type_error("takes one argument");

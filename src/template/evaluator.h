@@ -42,6 +42,8 @@ class Evaluator {
   // Errors name the file, the line and the construct. A limit that was exceeded is an error too.
   Result<Value> evaluate(ExpressionId id);
   Result<bool> condition(ExpressionId id);
+  // The same of filters that begin with what was rendered.
+  Result<Value> evaluate_filters(ExpressionId id, const Value& rendered);
   // The same of a call whose macro may call `caller`.
   Result<Value> evaluate_call(ExpressionId id, const Value& caller);
 
@@ -71,6 +73,7 @@ class Evaluator {
   Scopes& scopes_;
   const DateFunction& date_;
   MacroRenderer& macros_;
+  Value rendered_;  // what the filters that are evaluated begin with
 };
 
 }  // namespace stemma::jinja

@@ -190,7 +190,7 @@ Result<ExpressionId> ExpressionParser::parse_postfix_and_filters() {
   STEMMA_ASSIGN_OR_RETURN(const ExpressionId primary, parse_primary());
   STEMMA_ASSIGN_OR_RETURN(ExpressionId value, parse_postfix(primary));
   while (true) {
-    if (reader_.at_operator("|")) {
+    if (reader_.try_operator("|")) {
       STEMMA_ASSIGN_OR_RETURN(value, parse_filter(value));
     } else if (reader_.at_name("is")) {
       STEMMA_ASSIGN_OR_RETURN(value, parse_test(value));
@@ -358,8 +358,7 @@ Result<ExpressionId> ExpressionParser::parse_dot(ExpressionId object) {
   if (name.text.substr(0, 2) == "__") return reader_.unsupported("an attribute with __");
   STEMMA_ASSIGN_OR_RETURN(attribute.name, reader_.expect_name("an attribute's name"));
   if (!reader_.at_operator("(")) return add(std::move(attribute));
-  if (!find_method_or_null(Kind::kText, name.text) &&
-      !find_method_or_null(Kind::kMapping, name.text)) {
+  if (!is_method(name.text)) {
     return reader_.unsupported("the method ." + std::string(name.text) + "()");
   }
   attribute.kind = ExpressionKind::kMethod;
@@ -391,9 +390,16 @@ Result<ExpressionId> ExpressionParser::parse_bracket(ExpressionId object) {
   return add(std::move(slice));
 }
 
+Result<ExpressionId> ExpressionParser::parse_filters() {
+  STEMMA_ASSIGN_OR_RETURN(ExpressionId value, add(node(ExpressionKind::kRendered)));
+  do {
+    STEMMA_ASSIGN_OR_RETURN(value, parse_filter(value));
+  } while (reader_.try_operator("|"));
+  return value;
+}
+
 Result<ExpressionId> ExpressionParser::parse_filter(ExpressionId input) {
   Expression filter = node(ExpressionKind::kFilter);
-  reader_.take();
   const std::string_view name = reader_.current().text;
   if (reader_.at(TokenKind::kName)) filter.builtin = find_filter_or_null(name);
   if (reader_.at(TokenKind::kName) && filter.builtin == nullptr) {

@@ -31,6 +31,8 @@ class ExpressionParser {
   Result<ExpressionId> parse_or();
   // One or more with commas between them: a tuple if there is a comma.
   Result<ExpressionId> parse_tuple();
+  // One filter or more of what a statement renders, with | between them.
+  Result<ExpressionId> parse_filters();
   // Which of these were read; as it was before.
   CallNames set_call_names(CallNames names) { return std::exchange(call_names_, names); }
 

@@ -164,8 +164,8 @@ Result<Value> filter_items(const Call& call) {
   std::vector<Value> pairs;
   if (call.self.is_defined()) {
     if (!call.self.is(Kind::kMapping)) return wrong_kind("a dict", call.self);
-    for (const NamedValue& entry : call.self.mapping().entries) {
-      pairs.push_back(call.arena.sequence(Kind::kTuple, {Value::text(entry.name), entry.value}));
+    for (const auto& [key, value] : call.self.mapping().entries) {
+      pairs.push_back(call.arena.sequence(Kind::kTuple, {key, value}));
     }
   }
   return call.arena.sequence(Kind::kLazy, std::move(pairs));
@@ -231,7 +231,7 @@ Result<Value> filter_sort(const Call& call) {
   return sorted(call.arena, std::move(all), reversed);
 }
 
-// The members of a dict, by their names or their values.
+// The members of a dict, by their keys or their values.
 Result<Value> filter_dictsort(const Call& call) {
   if (!call.self.is(Kind::kMapping)) return wrong_kind("a dict", call.self);
   STEMMA_ASSIGN_OR_RETURN(const bool case_counts, flag(call, 0));
@@ -239,11 +239,10 @@ Result<Value> filter_dictsort(const Call& call) {
   const std::string_view by = call.has(1) ? call.args[1]->text() : "key";
   if (by != "key" && by != "value") return type_error("sorts by 'key' or 'value'");
   std::vector<Keyed> all;
-  for (const auto& [name, value] : call.self.mapping().entries) {
-    const Value text = Value::text(name);
-    STEMMA_ASSIGN_OR_RETURN(const Value key,
-                            sort_key(call.arena, by == "key" ? text : value, case_counts));
-    all.push_back({key, call.arena.sequence(Kind::kTuple, {text, value})});
+  for (const auto& [key, value] : call.self.mapping().entries) {
+    STEMMA_ASSIGN_OR_RETURN(const Value by_what,
+                            sort_key(call.arena, by == "key" ? key : value, case_counts));
+    all.push_back({by_what, call.arena.sequence(Kind::kTuple, {key, value})});
   }
   return sorted(call.arena, std::move(all), reversed);
 }

@@ -33,6 +33,12 @@ class Lexer {
  private:
   Status tag(std::size_t at);
   Status comment();
+  // Text between {% raw %} and {% endraw %}, which is as it stands. Behind "{%" and its sign;
+  // whether there is one.
+  Result<bool> try_raw();
+  // The bytes from `at`, behind "{%" and its sign, of a tag that has this name and nothing else, up
+  // to and with its end; 0 where it is another.
+  std::size_t bare_tag_bytes(std::size_t at, std::string_view name) const;
   Status expression(TokenKind end);
   Status next_token();
   Status string_token();
@@ -43,6 +49,8 @@ class Lexer {
   // The text between `text_begin_` and the tag at `at`, which strips it by its sign.
   void text_before(std::size_t at);
   void skip_space();
+  // Takes away what a tag of statements or a comment takes that ends with `sign`.
+  void space_behind(char sign);
   void advance(std::size_t bytes);
   void push(TokenKind kind, std::string_view text) { tokens_.push_back({kind, text, line_}); }
   std::string_view rest() const { return source_.substr(at_); }
@@ -84,6 +92,10 @@ Status Lexer::tag(std::size_t tag_at) {
   if (!rest().empty() && (rest()[0] == '-' || rest()[0] == '+')) advance(1);
   if (opening == '#') return comment();
   const bool output = opening == '{';
+  if (!output) {
+    STEMMA_ASSIGN_OR_RETURN(const bool raw, try_raw());
+    if (raw) return {};
+  }
   push(output ? TokenKind::kOutputBegin : TokenKind::kStatementBegin, {});
   return expression(output ? TokenKind::kOutputEnd : TokenKind::kStatementEnd);
 }
@@ -108,12 +120,49 @@ Status Lexer::comment() {
   if (end == std::string_view::npos) return error(ErrorCode::kCorrupt, "a comment is not closed");
   const char sign = end > at_ ? source_[end - 1] : '\0';
   advance(end + 2 - at_);
+  space_behind(sign);
+  return {};
+}
+
+std::size_t Lexer::bare_tag_bytes(std::size_t at, std::string_view name) const {
+  std::string_view text = strip(source_.substr(at), Side::kLeft);
+  if (!text.starts_with(name)) return 0;
+  text = strip(text.substr(name.size()), Side::kLeft);
+  if (text.starts_with("-") || text.starts_with("+")) text.remove_prefix(1);
+  if (!text.starts_with("%}")) return 0;
+  return source_.size() - at - (text.size() - 2);
+}
+
+// As Jinja has it, no line break is taken away behind the first tag, and one is behind the last.
+Result<bool> Lexer::try_raw() {
+  const std::size_t begin_bytes = bare_tag_bytes(at_, "raw");
+  const auto sign_of = [&](std::size_t end) { return source_[end - 3]; };
+  if (begin_bytes == 0 || sign_of(at_ + begin_bytes) == '+') return false;
+  const bool minus = sign_of(at_ + begin_bytes) == '-';
+  advance(begin_bytes);
+  if (minus) skip_space();
+  for (std::size_t tag_at = at_;; tag_at += 2) {
+    tag_at = source_.find("{%", tag_at);
+    if (tag_at == std::string_view::npos) {
+      return error(ErrorCode::kCorrupt, "a {% raw %} is not closed");
+    }
+    const char sign = tag_at + 2 < source_.size() ? source_[tag_at + 2] : '\0';
+    const std::size_t name_at = tag_at + (sign == '-' || sign == '+' ? 3 : 2);
+    const std::size_t end_bytes = bare_tag_bytes(name_at, "endraw");
+    if (end_bytes == 0) continue;
+    text_before(tag_at);
+    advance(name_at + end_bytes - at_);
+    space_behind(sign_of(at_));
+    return true;
+  }
+}
+
+void Lexer::space_behind(char sign) {
   if (sign == '-') {
     skip_space();
-  } else if (sign != '+' && !rest().empty() && rest()[0] == '\n') {
+  } else if (sign != '+' && rest().starts_with('\n')) {
     advance(1);
   }
-  return {};
 }
 
 Status Lexer::expression(TokenKind end) {
@@ -137,11 +186,8 @@ bool Lexer::try_end(TokenKind end) {
   if (!minus && !plus && rest().substr(0, 2) != closing) return false;
   push(end, {});
   advance(minus || plus ? 3 : 2);
-  if (minus) {
-    skip_space();
-  } else if (!plus && !output && rest().substr(0, 1) == "\n") {
-    advance(1);
-  }
+  const char sign = minus ? '-' : '+';
+  if (minus || !output) space_behind(minus || plus ? sign : '\0');
   return true;
 }
 
@@ -156,11 +202,7 @@ Status Lexer::next_token() {
   std::size_t bytes = 1;
   while (bytes < rest().size() && (is_name_begin(rest()[bytes]) || is_digit(rest()[bytes])))
     ++bytes;
-  const std::string_view name = rest().substr(0, bytes);
-  if (name == "raw" && tokens_.back().kind == TokenKind::kStatementBegin) {
-    return error(ErrorCode::kUnsupported, "the statement {% raw %} is not supported");
-  }
-  push(TokenKind::kName, name);
+  push(TokenKind::kName, rest().substr(0, bytes));
   advance(bytes);
   return {};
 }

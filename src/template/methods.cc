@@ -1,4 +1,5 @@
-// The methods: `value.name(arguments)` of a str or a dict, as Python has them.
+// The methods: `value.name(arguments)` of a str, dict, list or tuple, as Python has them, and of a
+// loop.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -199,20 +200,49 @@ Result<Value> items_method(const Call& call) {
 template <bool keys>
 Result<Value> entries_method(const Call& call) {
   std::vector<Value> parts;
-  for (const NamedValue& entry : call.self.mapping().entries) {
-    parts.push_back(keys ? Value::text(entry.name) : entry.value);
+  for (const auto& [key, value] : call.self.mapping().entries) {
+    parts.push_back(keys ? key : value);
   }
   return call.arena.sequence(Kind::kLazy, std::move(parts));
 }
 
 Result<Value> get_method(const Call& call) {
-  const Value* found = nullptr;
-  if (call.args[0]->is(Kind::kText)) {
-    found = call.self.mapping().find_or_null(call.args[0]->text());
-  }
+  STEMMA_RETURN_IF_ERROR(check_may_be_key(*call.args[0]));
+  const Value* found = find_or_null(call.self.mapping(), *call.args[0]);
   if (found != nullptr) return *found;
   return call.has(1) ? *call.args[1] : Value::none();
 }
+
+// How often a list has the value, or where first.
+template <bool first>
+Result<Value> count_item_method(const Call& call) {
+  std::int64_t at = 0;
+  std::int64_t count = 0;
+  for (const Value& item : call.self.list().items) {
+    STEMMA_ASSIGN_OR_RETURN(const bool is_it,
+                            compare(call.arena, Operator::kEqual, item, *call.args[0]));
+    if (is_it && first) return Value::integer(at);
+    count += is_it ? 1 : 0;
+    ++at;
+  }
+  if (first) return type_error("the value is not in the list");
+  return Value::integer(count);
+}
+
+// Of all arguments that whose turn it is.
+Result<Value> cycle_method(const Call& call) {
+  if (call.args.empty() || !call.named.empty()) return type_error("takes one value or more");
+  return *call.args[call.self.loop().position % call.args.size()];
+}
+
+constexpr std::array kListMethods = {
+    Builtin{"count", count_item_method<false>, {"value"}, 1},
+    Builtin{"index", count_item_method<true>, {"value"}, 1},
+};
+
+constexpr std::array kLoopMethods = {
+    Builtin{"cycle", cycle_method, {}, 0, true},
+};
 
 constexpr std::array kTextMethods = {
     Builtin{"strip", strip_method<Side::kBoth>, {"chars"}},
@@ -250,7 +280,15 @@ constexpr std::array kMappingMethods = {
 const Builtin* find_method_or_null(Kind receiver, std::string_view name) {
   if (receiver == Kind::kText) return find_or_null(kTextMethods, name);
   if (receiver == Kind::kMapping) return find_or_null(kMappingMethods, name);
+  if (receiver == Kind::kList || receiver == Kind::kTuple) return find_or_null(kListMethods, name);
+  if (receiver == Kind::kLoop) return find_or_null(kLoopMethods, name);
   return nullptr;
+}
+
+bool is_method(std::string_view name) {
+  constexpr std::array kReceivers = {Kind::kText, Kind::kMapping, Kind::kList, Kind::kLoop};
+  return std::any_of(kReceivers.begin(), kReceivers.end(),
+                     [&](Kind receiver) { return find_method_or_null(receiver, name) != nullptr; });
 }
 
 }  // namespace stemma::jinja

@@ -38,12 +38,12 @@ Status append_list(TextBuilder& out, const Value& value) {
 Status append_mapping(TextBuilder& out, const Mapping& mapping) {
   out.append("{");
   bool first = true;
-  for (const NamedValue& entry : mapping.entries) {
+  for (const auto& [key, value] : mapping.entries) {
     if (!first) out.append(", ");
     first = false;
-    STEMMA_RETURN_IF_ERROR(append_quoted(out, Value::text(entry.name)));
+    STEMMA_RETURN_IF_ERROR(append_quoted(out, key));
     out.append(": ");
-    STEMMA_RETURN_IF_ERROR(append_quoted(out, entry.value));
+    STEMMA_RETURN_IF_ERROR(append_quoted(out, value));
   }
   out.append("}");
   return {};
@@ -217,9 +217,7 @@ Result<std::span<const Value>> elements(Arena& arena, const Value& value) {
       items.push_back(Value::text(character));
     }
   } else if (value.is(Kind::kMapping)) {
-    for (const NamedValue& entry : value.mapping().entries) {
-      items.push_back(Value::text(entry.name));
-    }
+    for (const MappingEntry& entry : value.mapping().entries) items.push_back(entry.key);
   } else if (value.is_defined()) {
     return type_error("a value of the kind " + described(value) + " cannot be iterated");
   }
@@ -256,9 +254,10 @@ Result<Value> attribute(const Value& value, std::string_view name) {
 
 Result<Value> subscript(Arena& arena, const Value& value, const Value& key) {
   if (!value.is_defined()) return type_error(described(value));
-  if (value.is(Kind::kMapping) && key.is(Kind::kText)) {
-    const Value* found = value.mapping().find_or_null(key.text());
-    return found != nullptr ? *found : absent_attribute(value, key.text());
+  if (value.is(Kind::kMapping)) {
+    const Value* found = find_or_null(value.mapping(), key);
+    if (found != nullptr) return *found;
+    return key.is(Kind::kText) ? absent_attribute(value, key.text()) : Value::undefined("item");
   }
   if (value.is(Kind::kList) || value.is(Kind::kTuple)) {
     if (!key.is_whole()) return Value::undefined("item");

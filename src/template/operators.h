@@ -30,6 +30,11 @@ Result<bool> truth(const Value& value);
 // Python's ==. Two undefined values are equal.
 bool equal(const Value& left, const Value& right);
 
+// Lists and dicts, which may change, are looked for in no dict.
+Status check_may_be_key(const Value& key);
+// What the mapping has for the key; nullptr: nothing.
+const Value* find_or_null(const Mapping& mapping, const Value& key);
+
 // ==, !=, <, <=, >, >=, in, not in.
 Result<bool> compare(Arena& arena, Operator op, const Value& left, const Value& right);
 

@@ -25,6 +25,8 @@ constexpr std::array<std::string_view, 1> kEndIf = {"endif"};
 constexpr std::array<std::string_view, 1> kEndSet = {"endset"};
 constexpr std::array<std::string_view, 1> kEndMacro = {"endmacro"};
 constexpr std::array<std::string_view, 1> kEndCall = {"endcall"};
+constexpr std::array<std::string_view, 1> kEndFilter = {"endfilter"};
+constexpr std::array<std::string_view, 1> kEndWith = {"endwith"};
 constexpr std::array<std::string_view, 1> kEndGeneration = {"endgeneration"};
 
 bool is_constant_name(std::string_view name) {
@@ -62,6 +64,11 @@ class StatementParser {
   Result<StatementId> parse_macro();
   Result<StatementId> parse_call();
   Result<StatementId> parse_generation();
+  Result<StatementId> parse_with();
+  Result<StatementId> parse_filter();
+  // What is rendered in a scope of its own, up to `ends`: the end of the tag, before it the filters
+  // of what is rendered where it is `filtered`, and a body.
+  Status parse_scope(Statement& scope, bool filtered, Names ends);
   // The parameters of a macro, in parentheses, with defaults of the last ones.
   Status parse_parameters(Statement& macro);
   // What a macro renders, up to `ends`, in the scope of its parameters; loops around it are not its
@@ -135,6 +142,8 @@ Result<StatementId> StatementParser::parse_statement() {
   if (reader_.try_name("macro")) return parse_macro();
   if (reader_.try_name("call")) return parse_call();
   if (reader_.try_name("generation")) return parse_generation();
+  if (reader_.try_name("with")) return parse_with();
+  if (reader_.try_name("filter")) return parse_filter();
   if (reader_.try_name("break")) return parse_loop_control(StatementKind::kBreak);
   if (reader_.try_name("continue")) return parse_loop_control(StatementKind::kContinue);
   if (!reader_.at(TokenKind::kName)) return reader_.syntax_error("a statement");
@@ -223,19 +232,15 @@ Status StatementParser::parse_set_value(Statement& set) {
     if (set.kind == StatementKind::kSet) set_names(set.names);
     return {};
   }
-  if (reader_.at_operator("|")) return reader_.unsupported("a {% set %} with a filter");
-  if (!reader_.at(TokenKind::kStatementEnd)) return reader_.syntax_error("'='");
+  const bool filtered = reader_.at_operator("|");
+  if (!filtered && !reader_.at(TokenKind::kStatementEnd)) return reader_.syntax_error("'='");
   if (set.kind == StatementKind::kSetAttribute || set.names.size() != 1) {
     return reader_.unsupported("a {% set %} with a body for anything but one name");
   }
-  reader_.take();
   set.kind = StatementKind::kSetText;
   set_names(set.names);
-  set.body_scope = names_.open();
-  STEMMA_ASSIGN_OR_RETURN(set.body, parse_body(kEndSet));
-  names_.close();
-  reader_.take();  // endset
-  return {};
+  if (filtered) reader_.take();
+  return parse_scope(set, filtered, kEndSet);
 }
 
 Result<StatementId> StatementParser::parse_macro() {
@@ -265,13 +270,49 @@ Result<StatementId> StatementParser::parse_call() {
 // What transformers marks as the assistant's own words.
 Result<StatementId> StatementParser::parse_generation() {
   Statement scope = statement(StatementKind::kScope);
-  STEMMA_RETURN_IF_ERROR(expect_statement_end());
-  scope.body_scope = names_.open();
-  STEMMA_ASSIGN_OR_RETURN(scope.body, parse_body(kEndGeneration));
-  names_.close();
-  reader_.take();  // endgeneration
+  STEMMA_RETURN_IF_ERROR(parse_scope(scope, /*filtered=*/false, kEndGeneration));
   STEMMA_RETURN_IF_ERROR(expect_statement_end());
   return add(std::move(scope));
+}
+
+Status StatementParser::parse_scope(Statement& scope, bool filtered, Names ends) {
+  scope.body_scope = names_.open();
+  if (filtered) {
+    STEMMA_ASSIGN_OR_RETURN(scope.value, expressions_.parse_filters());
+  }
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  STEMMA_ASSIGN_OR_RETURN(scope.body, parse_body(ends));
+  names_.close();
+  reader_.take();  // the end
+  return {};
+}
+
+Result<StatementId> StatementParser::parse_filter() {
+  Statement filter = statement(StatementKind::kFilterText);
+  STEMMA_RETURN_IF_ERROR(parse_scope(filter, /*filtered=*/true, kEndFilter));
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  return add(std::move(filter));
+}
+
+// The values see none of the names.
+Result<StatementId> StatementParser::parse_with() {
+  Statement with = statement(StatementKind::kWith);
+  while (!reader_.at(TokenKind::kStatementEnd)) {
+    if (!with.bindings.empty()) STEMMA_RETURN_IF_ERROR(reader_.expect_operator(","));
+    Statement binding = statement(StatementKind::kSet);
+    STEMMA_ASSIGN_OR_RETURN(binding.names, parse_targets());
+    STEMMA_RETURN_IF_ERROR(reader_.expect_operator("="));
+    STEMMA_ASSIGN_OR_RETURN(binding.value, expressions_.parse());
+    with.names.insert(with.names.end(), binding.names.begin(), binding.names.end());
+    with.bindings.push_back(add(std::move(binding)));
+  }
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  with.body_scope = open_scope(with.names);
+  STEMMA_ASSIGN_OR_RETURN(with.body, parse_body(kEndWith));
+  names_.close();
+  reader_.take();  // endwith
+  STEMMA_RETURN_IF_ERROR(expect_statement_end());
+  return add(std::move(with));
 }
 
 Status StatementParser::parse_parameters(Statement& macro) {

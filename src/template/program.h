@@ -26,6 +26,7 @@ using StatementId = StrongId<struct StatementTag>;
 enum class ExpressionKind : std::uint8_t {
   kLiteral,      // literal
   kName,         // name
+  kRendered,     // what a statement has rendered, which its filters begin with
   kList,         // operands: items
   kTuple,        // operands: items
   kMapping,      // operands: key, value, key, value, ...
@@ -89,8 +90,10 @@ enum class StatementKind : std::uint8_t {
   kFor,           // names, value: what is iterated, filter, body, otherwise
   kSet,           // names, value
   kSetAttribute,  // names: namespace, attribute; value
-  kSetText,       // names: one; body: what is rendered into it
+  kSetText,       // names: one; body: what is rendered into it; value: a filter of it, if any
   kScope,         // body
+  kWith,          // bindings; body
+  kFilterText,    // body: what is rendered, filtered; value: by what
   kMacro,         // text: its name; names: parameters; defaults: of the last of them; body
   kCallWith,      // as kMacro, of what the called macro calls caller; value: the call
   kBreak,
@@ -121,6 +124,7 @@ struct Statement {
   std::vector<Branch> branches;
   std::vector<StatementId> body;
   std::vector<StatementId> otherwise;
+  std::vector<StatementId> bindings;                 // as kSet: names, value
   SetNames::Scope body_scope = SetNames::kTemplate;  // where the body has one of its own
   SetNames::Scope otherwise_scope = SetNames::kTemplate;
 };

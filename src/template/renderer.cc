@@ -68,6 +68,11 @@ Result<Renderer::Flow> Renderer::statement(const Statement& node) {
       break;
     case StatementKind::kScope:
       return scope(node.body, node.body_scope);
+    case StatementKind::kWith:
+      return with(node);
+    case StatementKind::kFilterText:
+      status = filter_text(node);
+      break;
     case StatementKind::kIf:
       return branches(node);
     case StatementKind::kFor:
@@ -173,9 +178,7 @@ Result<bool> Renderer::iterate(const Statement& node, Loop& loop) {
 
 Status Renderer::output(const Statement& node) {
   STEMMA_ASSIGN_OR_RETURN(const Value value, evaluator_.evaluate(node.value));
-  Result<Value> text = to_text(arena_, value);
-  if (!text.ok()) return error(node, text.error());
-  return write(node, text->text());
+  return write_value(node, value);
 }
 
 Status Renderer::set(const Statement& node) {
@@ -200,16 +203,50 @@ Status Renderer::set_attribute(const Statement& node) {
   return {};
 }
 
-Status Renderer::set_text(const Statement& node) {
+Result<Value> Renderer::rendered(const Statement& node) {
   const std::size_t begin = output_.size();
-  STEMMA_ASSIGN_OR_RETURN(const Flow flow, scope(node.body, node.body_scope));
+  scopes_.open();
+  begin_scope(node.body_scope);
+  STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(node.body));
   if (flow != Flow::kNext) {
-    return error(node,
-                 {ErrorCode::kUnsupported, "leaving a loop from a {% set %} is not supported"});
+    return error(node, {ErrorCode::kUnsupported,
+                        "leaving a loop from what is rendered for a {% set %} or {% filter %} is "
+                        "not supported"});
   }
-  const Value text = arena_.text(output_.substr(begin));
+  Value value = arena_.text(output_.substr(begin));
   output_.resize(begin);
-  return bind(node, text);
+  if (node.value.valid()) {  // filters see what the body has set
+    STEMMA_ASSIGN_OR_RETURN(value, evaluator_.evaluate_filters(node.value, value));
+  }
+  scopes_.close();
+  return value;
+}
+
+Status Renderer::set_text(const Statement& node) {
+  STEMMA_ASSIGN_OR_RETURN(const Value value, rendered(node));
+  return bind(node, value);
+}
+
+Status Renderer::filter_text(const Statement& node) {
+  STEMMA_ASSIGN_OR_RETURN(const Value value, rendered(node));
+  if (!value.is(Kind::kText)) return error(node, wrong_kind("a str of the filters", value));
+  return write(node, value.text());
+}
+
+Result<Renderer::Flow> Renderer::with(const Statement& node) {
+  std::vector<Value> values;
+  for (const StatementId id : node.bindings) {
+    STEMMA_ASSIGN_OR_RETURN(const Value value, evaluator_.evaluate(program_.at(id).value));
+    values.push_back(value);
+  }
+  scopes_.open();
+  begin_scope(node.body_scope);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    STEMMA_RETURN_IF_ERROR(bind(program_.at(node.bindings[i]), values[i]));
+  }
+  STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(node.body));
+  scopes_.close();
+  return flow;
 }
 
 Value Renderer::macro_here(const Statement& node) {
@@ -219,9 +256,7 @@ Value Renderer::macro_here(const Statement& node) {
 Status Renderer::call_with(const Statement& node) {
   STEMMA_ASSIGN_OR_RETURN(const Value value,
                           evaluator_.evaluate_call(node.value, macro_here(node)));
-  Result<Value> text = to_text(arena_, value);
-  if (!text.ok()) return error(node, text.error());
-  return write(node, text->text());
+  return write_value(node, value);
 }
 
 Result<Value> Renderer::call_macro(const Macro& macro, const Arguments& arguments) {
@@ -267,7 +302,7 @@ Status Renderer::bind_arguments(const Statement& macro, const Arguments& argumen
   if (macro.call_names.varargs) {
     scopes_.set("varargs", arena_.sequence(Kind::kTuple, {beyond.begin(), beyond.end()}));
   }
-  if (macro.call_names.kwargs) scopes_.set("kwargs", arena_.mapping(std::move(others)));
+  if (macro.call_names.kwargs) scopes_.set("kwargs", arena_.mapping(others));
   return bind_parameters(macro, values);
 }
 
@@ -300,6 +335,12 @@ Status Renderer::bind(const Statement& node, const Value& value) {
   }
   for (std::size_t i = 0; i < node.names.size(); ++i) scopes_.set(node.names[i], (*items)[i]);
   return {};
+}
+
+Status Renderer::write_value(const Statement& node, const Value& value) {
+  Result<Value> text = to_text(arena_, value);
+  if (!text.ok()) return error(node, text.error());
+  return write(node, text->text());
 }
 
 Status Renderer::write(const Statement& node, std::string_view text) {

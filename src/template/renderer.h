@@ -46,7 +46,11 @@ class Renderer final : private MacroRenderer {
   Status output(const Statement& node);
   Status set(const Statement& node);
   Status set_attribute(const Statement& node);
+  // The text that a body writes, as its filters make it.
+  Result<Value> rendered(const Statement& node);
   Status set_text(const Statement& node);
+  Status filter_text(const Statement& node);
+  Result<Flow> with(const Statement& node);
   Status call_with(const Statement& node);
   Result<Value> call_macro(const Macro& macro, const Arguments& arguments) override;
   // The arguments of a call, in the macro's own scope.
@@ -55,6 +59,7 @@ class Renderer final : private MacroRenderer {
   Value macro_here(const Statement& node);
   // Binds one name, or several names to as many items.
   Status bind(const Statement& node, const Value& value);
+  Status write_value(const Statement& node, const Value& value);
   Status write(const Statement& node, std::string_view text);
   Error error(const Statement& node, const Error& cause) const;
 

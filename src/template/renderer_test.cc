@@ -46,6 +46,49 @@ TEST(Renderer, TrimAndLstrip) {
   });
 }
 
+TEST(Renderer, RawTextIsAsItStands) {
+  expect_all({
+      {"{% raw %}{{ x }}{% if %}{# c #}{% endraw %}", "{{ x }}{% if %}{# c #}"},
+      {"a\n  {% raw %}\n b {{\n  {% endraw %}\nc", "a\n\n b {{\nc"},
+      {"a {%- raw -%} \n b \n {%- endraw -%} \n c", "abc"},
+      {"{% raw %}a{%+ endraw +%}\nb", "a\nb"},
+      {"{%raw%}{% endra %}{%endraw%}x", "{% endra %}x"},
+      {"a\n {%+ raw %}b{% endraw %}", "a\n b"},
+      {"{% raw %}\n  {% endraw %}\nx", "\nx"},
+      {"{% raw %}{% raw %}{% endraw %}y", "{% raw %}y"},
+  });
+}
+
+TEST(Renderer, WithBindsNamesInItsBody) {
+  expect_all({
+      {"{% with a = 1, b = 'x' ~ 'y' %}{{ a }}{{ b }}{% endwith %}{{ a }}", "1xy"},
+      {"{% set a = 1 %}{% with a = 2, b = a %}{{ a }}{{ b }}{% endwith %}{{ a }}", "211"},
+      {"{% with %}{% set q = 3 %}{{ q }}{% endwith %}{{ q }}", "3"},
+      {"{% set a = 1 %}{% with b = 2 %}{% set a = 3 %}{{ a }}{% endwith %}{{ a }}", "31"},
+      {"{% with (a, b) = (1, 2), c = 3 %}{{ a + b + c }}{% endwith %}", "6"},
+      {"{% with a = 5 %}{% macro m() %}{{ a }}{% endmacro %}{{ m() }}{% endwith %}", "5"},
+      {"{% for i in [1, 2, 3] %}{% with j = i %}{% if j == 2 %}{% continue %}{% endif %}{{ j }}"
+       "{% endwith %}{% endfor %}",
+       "13"},
+  });
+}
+
+TEST(Renderer, FiltersOfWhatABodyWrites) {
+  expect_all({
+      {"{% filter upper %}a{{ 'b' }}{% endfilter %}", "AB"},
+      {"{% filter replace('a', 'bb')|upper|trim %} xax {% endfilter %}|", "XBBX|"},
+      {"{% filter upper %}{% set z = 1 %}{{ z }}{% endfilter %}{{ z }}", "1"},
+      {"{% filter replace('a', r) %}{% set r = 'q' %}abc{% endfilter %}", "qbc"},
+      {"{% filter upper %}a{% filter replace('b', 'c') %}bB{% endfilter %}{% endfilter %}", "ACB"},
+      {"{% filter trim %}{% for i in [1] %}{% break %}{% endfor %} x {% endfilter %}", "x"},
+      {"{% set v | upper %}a\n{% endset %}{{ v }}", "A\n"},
+      {"{% set v | trim | length %} abc {% endset %}{{ v + 1 }}", "4"},
+      {"{% macro m() %}{% filter lower %}M{% endfilter %}{% endmacro %}"
+       "{% filter replace('a', m()) %}XaX{% endfilter %}",
+       "XmX"},
+  });
+}
+
 TEST(Renderer, If) {
   expect_all({
       {"{% if x %}1{% elif y %}2{% else %}3{% endif %}", "1"},

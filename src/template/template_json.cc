@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "template/builtin.h"
+#include "template/operators.h"
 #include "template/python_text.h"
 
 namespace stemma::jinja {
@@ -53,16 +54,29 @@ Result<Value> value_of(Arena& arena, const Json& json, int level) {
       return arena.sequence(Kind::kList, std::move(items));
     }
     case Json::value_t::object: {
-      std::vector<NamedValue> entries;
+      std::vector<MappingEntry> entries;
       for (const auto& [name, item] : json.items()) {
         STEMMA_ASSIGN_OR_RETURN(const Value value, value_of(arena, item, level + 1));
-        entries.push_back({name, value});
+        entries.push_back({Value::text(name), value});
       }
       return arena.mapping(std::move(entries));
     }
     default:
       return Value::none();
   }
+}
+
+// Keys that have no order are an error, as to Python.
+Result<std::vector<MappingEntry>> sorted_by_key(Arena& arena, std::vector<MappingEntry> entries) {
+  for (const MappingEntry& entry : entries) {
+    STEMMA_RETURN_IF_ERROR(compare(arena, Operator::kLess, entries.front().key, entry.key));
+  }
+  std::stable_sort(entries.begin(), entries.end(),
+                   [&](const MappingEntry& a, const MappingEntry& b) {
+                     const Result<bool> is_less = compare(arena, Operator::kLess, a.key, b.key);
+                     return is_less.ok() && *is_less;
+                   });
+  return entries;
 }
 
 // Writes one value; nested ones recurse, bounded by the depth of values (arena.cc).
@@ -77,6 +91,7 @@ class JsonWriter {
  private:
   Status write_list(const std::vector<Value>& items);
   Status write_mapping(const Mapping& mapping);
+  Status write_key(const Value& key);
   void write_text(std::string_view text);
   void write_float(double value);
   void write_escape(std::uint32_t unit);
@@ -141,21 +156,28 @@ Status JsonWriter::write_list(const std::vector<Value>& items) {
 Status JsonWriter::write_mapping(const Mapping& mapping) {
   out_.append("{");
   ++level_;
-  std::vector<NamedValue> sorted;
-  if (format_.sort_keys) {  // bytes of UTF-8 have the order of code points
-    sorted = mapping.entries;
-    std::ranges::sort(sorted, {}, &NamedValue::name);
+  std::vector<MappingEntry> sorted;
+  if (format_.sort_keys) {
+    STEMMA_ASSIGN_OR_RETURN(sorted, sorted_by_key(arena_, mapping.entries));
   }
   bool first = true;
-  for (const NamedValue& entry : format_.sort_keys ? sorted : mapping.entries) {
+  for (const auto& [key, value] : format_.sort_keys ? sorted : mapping.entries) {
     begin_entry(std::exchange(first, false));
-    write_text(entry.name);
+    STEMMA_RETURN_IF_ERROR(write_key(key));
     out_.append(format_.key_separator);
-    STEMMA_RETURN_IF_ERROR(write(entry.value));
+    STEMMA_RETURN_IF_ERROR(write(value));
   }
   --level_;
   if (!mapping.entries.empty()) new_line();
   out_.append("}");
+  return {};
+}
+
+// What is no text is one of what would stand for it.
+Status JsonWriter::write_key(const Value& key) {
+  if (!key.is(Kind::kText)) out_.append("\"");
+  STEMMA_RETURN_IF_ERROR(write(key));
+  if (!key.is(Kind::kText)) out_.append("\"");
   return {};
 }
 

@@ -176,15 +176,20 @@ struct List {
   std::int64_t weight = 1;  // values reached by walking all of it; bounds every recursion over it
 };
 
+// Keys are what may be one in Stemma: texts, numbers, bools and none.
+struct MappingEntry {
+  Value key;
+  Value value;
+};
+
 struct Mapping {
-  std::vector<NamedValue>
-      entries;  // in the order of insertion; names are different from each other
+  std::vector<MappingEntry> entries;  // in the order of insertion; no two keys are equal
   std::int32_t depth = 1;
   std::int64_t weight = 1;
 
   const Value* find_or_null(std::string_view name) const {
-    for (const NamedValue& entry : entries) {
-      if (entry.name == name) return &entry.value;
+    for (const MappingEntry& entry : entries) {
+      if (entry.key.is(Kind::kText) && entry.key.text() == name) return &entry.value;
     }
     return nullptr;
   }
