@@ -6,13 +6,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_text.h"
 #include "base/prng.h"
 #include "grammar/byte_regex.h"
 #include "grammar/ebnf.h"
 #include "grammar/grammar_texts.h"
 #include "grammar/json_schema.h"
 #include "grammar/structural_tag.h"
-#include "model/json_text.h"
 #include "model/unicode_text.h"
 
 namespace {

@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/distinct.h"
+#include "base/json_text.h"
 #include "base/prng.h"
 #include "engine/adapted_spec.h"
 #include "engine/inbox.h"
-#include "model/json_text.h"
 #include "prefix/namespace_digest.h"
 #include "stemma/engine.h"
 

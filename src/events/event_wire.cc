@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/digest.h"
+#include "base/json_text.h"
 #include "base/math.h"
 
 namespace stemma {
@@ -130,35 +131,9 @@ std::vector<std::uint8_t> EventWriter::finish(double seconds) {
 namespace {
 
 // Events nest five deep, and unknown fields may a little.
-constexpr int kDepthMax = 16;
+constexpr JsonLimits kWireLimits = {
+    .text_bytes_max = kEventBatchBytesMax, .depth_max = 16, .names_repeat = true};
 constexpr std::int64_t kPageSizeMax = std::int64_t{1} << 20;
-
-// Follows the library through the bytes and stops it where they nest too deeply.
-class DepthCheck final : public nlohmann::json_sax<Json> {
- public:
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool start_object(std::size_t) override { return ++depth_ <= kDepthMax; }
-  bool start_array(std::size_t) override { return ++depth_ <= kDepthMax; }
-  bool end_object() override { return leave(); }
-  bool end_array() override { return leave(); }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
-
- private:
-  bool leave() {
-    --depth_;
-    return true;
-  }
-  int depth_ = 0;
-};
 
 // A field of an event: its name in the one form, its place in the other.
 struct Field {
@@ -298,27 +273,10 @@ Result<WireEvent> read_event(const Json& event) {
   return read;
 }
 
-Result<Json> parse(std::span<const std::uint8_t> bytes) {
-  if (bytes.size() > kEventBatchBytesMax) {
-    return Error{ErrorCode::kTooLarge, "event batch: " + std::to_string(bytes.size()) +
-                                           " bytes, at most " +
-                                           std::to_string(kEventBatchBytesMax)};
-  }
-  DepthCheck depth;
-  if (!Json::sax_parse(bytes, &depth, Json::input_format_t::msgpack)) {
-    return Error{ErrorCode::kCorrupt, "event batch: no msgpack, or nested too deeply"};
-  }
-  constexpr bool kWhole = true;
-  constexpr bool kMayThrow = false;
-  Json batch = Json::from_msgpack(bytes, kWhole, kMayThrow);
-  if (batch.is_discarded()) return Error{ErrorCode::kCorrupt, "event batch: no msgpack"};
-  return batch;
-}
-
 }  // namespace
 
 Result<WireBatch> read_event_batch(std::span<const std::uint8_t> bytes) {
-  STEMMA_ASSIGN_OR_RETURN(const Json batch, parse(bytes));
+  STEMMA_ASSIGN_OR_RETURN(const Json batch, parse_msgpack(bytes, "event batch", kWireLimits));
   if (!batch.is_array() && !batch.is_object()) return wrong(kEvents, "a batch has fields");
   WireBatch read;
   const Json* seconds = find_or_null(batch, kSeconds);

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json_text.h"
 #include "grammar/grammar_texts.h"
-#include "model/json_text.h"
 
 namespace stemma {
 namespace {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.h"
 #include "grammar/json_parts.h"
 #include "grammar/number_schema.h"
 #include "grammar/schema_budget.h"
@@ -22,7 +23,6 @@
 #include "grammar/schema_reference.h"
 #include "grammar/schema_words.h"
 #include "grammar/string_schema.h"
-#include "model/json_text.h"
 
 namespace stemma {
 namespace {

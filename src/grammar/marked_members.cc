@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/ascii.h"
+#include "base/json_text.h"
 #include "grammar/schema_budget.h"
 #include "grammar/schema_merge.h"
 #include "grammar/schema_reference.h"
 #include "grammar/schema_types.h"
 #include "grammar/schema_words.h"
-#include "model/json_text.h"
 
 namespace stemma {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.h"
 #include "grammar/text_cursor.h"
-#include "model/json_text.h"
 
 namespace stemma {
 namespace {

@@ -3,7 +3,7 @@
 // Thread:     one reader, one thread.
 // Memory:     none of its own; the text must outlive it.
 // Cost:       O(what is looked at).
-// Not here:   what is wrong with a text (the readers), JSON (model/json_text).
+// Not here:   what is wrong with a text (the readers), JSON (base/json_text).
 #pragma once
 
 #include <algorithm>

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/json_text.h"
 #include "model/adapter_config.h"
-#include "model/json_text.h"
 #include "model/latent_attention.h"
 #include "model/weight_files.h"
 #include "model/weights.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 namespace stemma {
 

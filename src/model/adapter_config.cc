@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 namespace stemma {
 namespace {

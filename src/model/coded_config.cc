@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 namespace stemma {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 namespace stemma {
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 namespace stemma {
 namespace {

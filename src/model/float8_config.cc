@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_text.h"
 #include "model/coded_fields.h"
-#include "model/json_text.h"
 
 namespace stemma {
 namespace {

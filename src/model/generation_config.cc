@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "model/json_text.h"
+#include "base/json_text.h"
 #include "stemma/log.h"
 
 namespace stemma {

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "base/json_text.h"
 #include "model/coded_fields.h"
-#include "model/json_text.h"
 
 namespace stemma {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/ascii.h"
+#include "base/json_text.h"
 #include "model/coded_fields.h"
-#include "model/json_text.h"
 
 namespace stemma {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "base/json_text.h"
 #include "model/config.h"
-#include "model/json_text.h"
 
 namespace stemma {
 namespace {

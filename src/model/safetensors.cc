@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/float16.h"
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 namespace stemma {
 namespace {

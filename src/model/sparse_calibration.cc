@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/digest.h"
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 namespace stemma {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json_text.h"
 #include "base/math.h"
-#include "model/json_text.h"
 
 namespace stemma {
 namespace {

@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "base/check.h"
-#include "model/json_text.h"
+#include "base/json_text.h"
 #include "stemma/log.h"
 
 namespace stemma {

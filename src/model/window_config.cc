@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "base/json_text.h"
 #include "model/config.h"
-#include "model/json_text.h"
 
 namespace stemma {
 namespace {

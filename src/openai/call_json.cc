@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "model/json_text.h"
+#include "base/json_text.h"
 #include "openai/completion_answer.h"
 #include "openai/text_marks.h"
 #include "template/chat_template.h"

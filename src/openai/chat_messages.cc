@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/json_text.h"
+#include "base/json_text.h"
 #include "openai/call_ids.h"
 #include "openai/completion_request.h"
 #include "openai/field_reader.h"

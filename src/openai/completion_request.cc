@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/distinct.h"
-#include "model/json_text.h"
+#include "base/json_text.h"
 #include "model/sampler.h"
 #include "model/stop_strings.h"
 #include "openai/field_reader.h"

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "model/json_text.h"
+#include "base/json_text.h"
 #include "openai/field_reader.h"
 
 namespace stemma {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/json_text.h"
+#include "base/json_text.h"
 #include "openai/completion_answer.h"
 #include "openai/field_reader.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 namespace stemma {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/json_text.h"
+#include "base/json_text.h"
 #include "stemma/result.h"
 
 namespace stemma {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "model/json_text.h"
+#include "base/json_text.h"
 #include "prefix/namespace_digest.h"
 #include "server/output_grammar.h"
 #include "server/warm_request.h"

@@ -362,7 +362,9 @@ TEST_F(LoadChatTemplate, ChatsWithToolsAreRefusedWhereTheirTemplateCannotBeRende
 TEST_F(LoadChatTemplate, ErrorsNameFileAndField) {
   const std::string name = "tokenizer_config.json";
   write(name, "{");
-  EXPECT_EQ(load_and_render(), error_in(name, "not a JSON object"));
+  EXPECT_EQ(load_and_render(), error_in(name, "not valid JSON at byte 2"));
+  write(name, "5");
+  EXPECT_EQ(load_and_render(), error_in(name, "must be a JSON object"));
   write(name, R"({"chat_template": 5})");
   EXPECT_EQ(load_and_render(), error_in(name, "chat_template: neither a text nor a list"));
   write(name, R"({"chat_template": [{"name": "rag", "template": "t"}]})");

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "template/chat_template.h"
 
 namespace stemma {
@@ -13,39 +14,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kFileBytesMax = std::int64_t{64} << 20;
-constexpr int kDepthMax = 64;
-
-// Follows the parser through a text and stops it where values nest too deeply.
-class DepthCheck final : public nlohmann::json_sax<Json> {
- public:
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool start_object(std::size_t) override { return enter(); }
-  bool start_array(std::size_t) override { return enter(); }
-  bool end_object() override { return leave(); }
-  bool end_array() override { return leave(); }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
-  bool is_too_deep() const noexcept { return depth_ > kDepthMax; }
-
- private:
-  bool enter() {
-    ++depth_;
-    return !is_too_deep();
-  }
-  bool leave() {
-    --depth_;
-    return true;
-  }
-  int depth_ = 0;
-};
+constexpr JsonLimits kConfigLimits = {
+    .text_bytes_max = kFileBytesMax, .depth_max = 64, .names_repeat = true};
 
 Error field_error(const std::filesystem::path& path, std::string_view field,
                   std::string_view what) {
@@ -59,17 +29,7 @@ Result<Json> read_config(const std::filesystem::path& path) {
   STEMMA_ASSIGN_OR_RETURN(const auto text,
                           read_file_if_exists(files, path.string(), kFileBytesMax));
   if (!text) return Json();
-  DepthCheck depth;
-  Json::sax_parse(*text, &depth);
-  if (depth.is_too_deep()) {
-    return Error{ErrorCode::kTooLarge, path.string() + ": JSON nested deeper than " +
-                                           std::to_string(kDepthMax) + " levels"};
-  }
-  Json config = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) {
-    return Error{ErrorCode::kCorrupt, path.string() + ": not a JSON object"};
-  }
-  return config;
+  return parse_json_object(*text, path.string(), kConfigLimits);
 }
 
 // A special token: a text, or an object with the text in its field content.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.h"
 #include "base/own_process.h"
 #include "base/prng.h"
 #include "bindings/python/binding.h"
@@ -19,7 +20,6 @@
 #include "cuda/named_backend.h"
 #include "engine/served_model.h"
 #include "grammar/text_form.h"
-#include "model/json_text.h"
 #include "openai/completion_request.h"
 #include "openai/field_reader.h"
 

@@ -1,4 +1,4 @@
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 #include <charconv>
 #include <cmath>
@@ -26,7 +26,9 @@ class JsonBuilder {
   using string_t = typename AnyJson::string_t;
   using binary_t = typename AnyJson::binary_t;
 
-  JsonBuilder(const std::string& file, const JsonLimits& limits) : file_(file), limits_(limits) {}
+  // `format` is what errors call it.
+  JsonBuilder(const std::string& file, std::string_view format, const JsonLimits& limits)
+      : file_(file), format_(format), limits_(limits) {}
 
   // What the parser calls. False ends it.
   bool null() { return put(nullptr); }
@@ -77,6 +79,7 @@ class JsonBuilder {
   }
 
   const std::string& file_;
+  const std::string format_;
   const JsonLimits& limits_;
   AnyJson whole_;
   std::vector<Open> open_;
@@ -97,7 +100,7 @@ template <typename AnyJson>
 bool JsonBuilder<AnyJson>::open(AnyJson empty) {
   if (open_.size() >= static_cast<std::size_t>(limits_.depth_max)) {
     return fail(ErrorCode::kTooLarge,
-                "JSON nested deeper than " + std::to_string(limits_.depth_max) + " levels");
+                format_ + " nested deeper than " + std::to_string(limits_.depth_max) + " levels");
   }
   AnyJson& value = place();
   value = std::move(empty);
@@ -114,8 +117,8 @@ bool JsonBuilder<AnyJson>::key(string_t& name) {
     return fail(ErrorCode::kCorrupt, "key '" + printable(name) + "' appears twice");
   }
   if (around.names.size() > limits_.fields_max) {
-    return fail(ErrorCode::kTooLarge,
-                "a JSON object of more than " + std::to_string(limits_.fields_max) + " fields");
+    return fail(ErrorCode::kTooLarge, "a " + format_ + " object of more than " +
+                                          std::to_string(limits_.fields_max) + " fields");
   }
   if constexpr (std::is_same_v<AnyJson, nlohmann::ordered_json>) {
     using Container = typename AnyJson::object_t::Container;
@@ -132,21 +135,24 @@ template <typename AnyJson>
 bool JsonBuilder<AnyJson>::parse_error(std::size_t byte, const std::string& /*token*/,
                                        const nlohmann::detail::exception& error) {
   if (dynamic_cast<const nlohmann::detail::parse_error*>(&error) == nullptr) {
-    return fail(ErrorCode::kCorrupt, "not valid JSON: " + printable(error.what()));
+    return fail(ErrorCode::kCorrupt, "not valid " + format_ + ": " + printable(error.what()));
   }
-  return fail(ErrorCode::kCorrupt, "not valid JSON at byte " + std::to_string(byte));
+  return fail(ErrorCode::kCorrupt, "not valid " + format_ + " at byte " + std::to_string(byte));
 }
 
-template <typename AnyJson>
-Result<AnyJson> parse_within(std::string_view text, const std::string& file,
+using InputFormat = Json::input_format_t;
+
+template <typename AnyJson, typename Bytes>
+Result<AnyJson> parse_within(const Bytes& bytes, InputFormat input, const std::string& file,
                              const JsonLimits& limits) {
-  if (text.size() > limits.text_bytes_max) {
-    return Error{ErrorCode::kTooLarge, file + ": " + std::to_string(text.size()) +
-                                           " bytes of JSON; at most " +
+  const std::string format = input == InputFormat::json ? "JSON" : "MessagePack";
+  if (bytes.size() > limits.text_bytes_max) {
+    return Error{ErrorCode::kTooLarge, file + ": " + std::to_string(bytes.size()) + " bytes of " +
+                                           format + "; at most " +
                                            std::to_string(limits.text_bytes_max) + " are accepted"};
   }
-  JsonBuilder<AnyJson> builder(file, limits);
-  AnyJson::sax_parse(text.begin(), text.end(), &builder);
+  JsonBuilder<AnyJson> builder(file, format, limits);
+  AnyJson::sax_parse(bytes.begin(), bytes.end(), &builder, input);
   return std::move(builder).finish();
 }
 
@@ -154,12 +160,13 @@ Result<AnyJson> parse_within(std::string_view text, const std::string& file,
 
 Result<Json> parse_json_value(std::string_view text, std::string_view file_name,
                               const JsonLimits& limits) {
-  return parse_within<Json>(text, std::string(file_name), limits);
+  return parse_within<Json>(text, InputFormat::json, std::string(file_name), limits);
 }
 
 Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, std::string_view file_name,
                                                   const JsonLimits& limits) {
-  return parse_within<nlohmann::ordered_json>(text, std::string(file_name), limits);
+  return parse_within<nlohmann::ordered_json>(text, InputFormat::json, std::string(file_name),
+                                              limits);
 }
 
 bool narrow_wide_integers(nlohmann::ordered_json& json) {
@@ -183,6 +190,11 @@ Result<Json> parse_json_object(std::string_view text, std::string_view file_name
     return Error{ErrorCode::kCorrupt, std::string(file_name) + ": must be a JSON object"};
   }
   return parsed;
+}
+
+Result<Json> parse_msgpack(std::span<const std::uint8_t> bytes, std::string_view name,
+                           const JsonLimits& limits) {
+  return parse_within<Json>(bytes, InputFormat::msgpack, std::string(name), limits);
 }
 
 JsonFields::JsonFields(const Json& object, std::string_view file_name, std::string_view path)

@@ -1,4 +1,5 @@
-// JSON text: strict parsing of files from outside, and typed reading of their fields.
+// JSON from outside, as text or as MessagePack (msgpack.org's specification): strict parsing of
+// files and messages, and typed reading of their fields.
 //
 // Every error is one line that names the file and the field. Duplicate keys are refused unless
 // asked for: two readers of one file must not see different values.
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -48,6 +50,10 @@ bool narrow_wide_integers(nlohmann::ordered_json& json);
 // Parses an object; kCorrupt too if the text is another value.
 Result<nlohmann::json> parse_json_object(std::string_view text, std::string_view file_name,
                                          const JsonLimits& limits);
+
+// Any value as MessagePack, under the same limits; kCorrupt if the bytes are not one whole value.
+Result<nlohmann::json> parse_msgpack(std::span<const std::uint8_t> bytes, std::string_view name,
+                                     const JsonLimits& limits);
 
 // Reads the fields of one object. The first field that is missing or wrong is remembered and later
 // reads give harmless values, so that a reader checks `status` once.

@@ -1,9 +1,10 @@
-#include "model/json_text.h"
+#include "base/json_text.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 namespace stemma {
 namespace {
@@ -41,6 +42,32 @@ TEST(JsonText, LimitsHold) {
   EXPECT_EQ(fault_of(R"([{"a":1,"b":2,"c":3}])", {.fields_max = 2}),
             "f: a JSON object of more than 2 fields");
   EXPECT_EQ(fault_of("[1]", {.text_bytes_max = 2}), "f: 3 bytes of JSON; at most 2 are accepted");
+}
+
+std::string fault_of(const std::vector<std::uint8_t>& bytes, const JsonLimits& limits = {}) {
+  const auto parsed = parse_msgpack(bytes, "m", limits);
+  return parsed.ok() ? "" : parsed.error().detail;
+}
+
+TEST(MessagePack, ReadsWhatWasWritten) {
+  const auto value = nlohmann::json::parse(R"([null,true,-7,1e30,"x",{"a":[{}],"b":{"c":[]}}])");
+  const auto bytes = nlohmann::json::to_msgpack(value);
+  const auto parsed = parse_msgpack(bytes, "m", {});
+  ASSERT_TRUE(parsed.ok()) << parsed.error().detail;
+  EXPECT_EQ(*parsed, value);
+  for (std::size_t whole = 0; whole < bytes.size(); ++whole) {
+    EXPECT_NE(fault_of({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(whole)}), "");
+  }
+}
+
+TEST(MessagePack, OneWholeValueWithinTheLimits) {
+  EXPECT_EQ(fault_of({0xC0, 0xC0}), "m: not valid MessagePack at byte 2") << "two values";
+  EXPECT_EQ(fault_of({0xC1}), "m: not valid MessagePack at byte 1");
+  EXPECT_EQ(fault_of({0x91, 0x91, 0x90}, {.depth_max = 2}),
+            "m: MessagePack nested deeper than 2 levels");
+  EXPECT_EQ(fault_of({0x82, 0xA1, 'a', 1, 0xA1, 'a', 2}), "m: key 'a' appears twice");
+  EXPECT_EQ(fault_of({0xC0, 0xC0}, {.text_bytes_max = 1}),
+            "m: 2 bytes of MessagePack; at most 1 are accepted");
 }
 
 TEST(JsonText, ANameComesOnceUnlessItMayRepeat) {
