@@ -184,11 +184,27 @@ def test_handles_that_python_drops_hold_nothing(cache):
     assert cache.size_info == (4, 0)
 
 
-def test_a_cache_that_is_full_says_so():
-    cache = compat_minisgl.StemmaPrefixCache("cpu", page_size=1, tokens_max=4)
-    with pytest.raises(stemma.TooLargeError, match="tokens_max"):
-        cache.insert_prefix(span(0, 5), span(0, 5))
-    assert cache.size_info == (0, 0)
+# It evicts when its own pages are short, which they are not while the pool is larger than the cache.
+def test_a_cache_holds_as_much_as_the_pool(monkeypatch):
+    monkeypatch.setattr(compat_minisgl, "PAGES_MAX", 2)
+    sizes = {"num_kv_heads": 1, "num_layers": 1, "head_dim": 1, "dtype": torch.float16, "device": "cpu"}
+    context = core.Context(page_size=4)
+    context.kv_cache = compat_minisgl.StemmaKVCachePool(num_pages=8, page_size=4, **sizes)
+    core.set_global_ctx(context)
+    made = SUPPORTED_CACHE_MANAGER["stemma"](torch.device("cpu"))
+    core.set_global_ctx(None)
+    assert made.insert_prefix(span(0, 32), span(0, 32)).handle.cached_len == 32
+
+
+def test_a_cache_that_is_full_keeps_nothing_new_and_says_so_once(caplog):
+    cache = compat_minisgl.StemmaPrefixCache("cpu", page_size=2, tokens_max=4)
+    cache.insert_prefix(span(0, 2), span(0, 2))
+    for _ in range(2):
+        result = cache.insert_prefix(span(0, 7), span(10, 7))
+        assert result.cached_len == result.handle.cached_len == 2
+        assert result.handle.get_matched_indices().tolist() == [0, 1]
+    assert cache.size_info == (2, 0)
+    assert ["tokens_max" in record.message for record in caplog.records] == [True]
 
 
 def test_the_first_versions_names_give_pairs_and_numbers():
@@ -197,6 +213,14 @@ def test_the_first_versions_names_give_pairs_and_numbers():
     assert cache.insert_prefix(span(0, 6), span(0, 6)) == 4
     handle, indices = cache.match_prefix(span(0, 5))
     assert handle.cached_len == 5 and indices.tolist() == [0, 1, 2, 3, 4]
+
+
+# It says only up to where slots are the caller's to free.
+def test_the_first_versions_insert_leaves_all_to_the_caller_where_there_is_no_room():
+    cache = compat_minisgl.RadixCacheManager("cpu", tokens_max=4)
+    assert cache.insert_prefix(span(0, 2), span(0, 2)) == 0
+    assert cache.insert_prefix(span(0, 6), span(10, 6)) == 6
+    assert cache.size_info == (2, 0)
 
 
 def test_the_naive_cache_keeps_nothing():
@@ -267,6 +291,21 @@ def test_no_page_is_lost_over_a_cycle(scheduler):
     assert len(scheduler._free_slots) == 0
     page = scheduler._allocate(1)
     assert page.item() % 4 == 0 and scheduler._prefix_cache.size_info.total_size == 4
+
+
+@pytest.mark.parametrize("scheduler", [(8, 4, 0)], indirect=True)
+def test_no_page_is_lost_to_a_cache_that_is_full(scheduler):
+    scheduler._prefix_cache = cache = compat_minisgl.StemmaPrefixCache("cpu", page_size=4, tokens_max=12)
+    texts = []
+    for first in (0, 100):
+        slots, handle = scheduler._page_to_token(scheduler._allocate(2)), cache.match_prefix(ids()).cuda_handle
+        cache.lock_handle(handle)
+        texts.append((span(first, 8), slots, scheduler.cache_text(span(first, 8), slots, handle, finished=False)))
+    assert [handle.cached_len for _, _, handle in texts] == [8, 0]
+    for text in texts:
+        scheduler.cache_text(*text, finished=True)
+    assert cache.size_info == (8, 0)
+    scheduler.check_integrity()
 
 
 # The pool.

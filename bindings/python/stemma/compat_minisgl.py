@@ -18,7 +18,8 @@ import numpy
 import torch
 
 from . import _stemma
-from .errors import InvalidArgumentError
+from ._first_warning import FirstWarning
+from .errors import InvalidArgumentError, TooLargeError
 
 try:
     from minisgl.kvcache import SUPPORTED_CACHE_MANAGER
@@ -92,13 +93,17 @@ class StemmaCacheHandle(BaseCacheHandle):
 
 
 class StemmaPrefixCache(BasePrefixCache):
-    """A prefix cache over slots that mini-SGLang's scheduler hands out."""
+    """A prefix cache over slots that mini-SGLang's scheduler hands out.
+
+    `tokens_max`: it holds at most; None: the pages of mini-SGLang's pool, or PAGES_MAX where that cannot be had.
+    """
 
     def __init__(self, device: torch.device | str, page_size: int | None = None, tokens_max: int | None = None):
         super().__init__()
         self.device = torch.device(device)
         self.page_size = _context_page_size() if page_size is None else page_size
-        tokens_max = self.page_size * PAGES_MAX if tokens_max is None else tokens_max
+        tokens_max = self.page_size * _context_pages() if tokens_max is None else tokens_max
+        self._warn_full = FirstWarning(__name__)
         self._index = _stemma.SlotIndex(page_size=self.page_size, tokens_max=tokens_max)
         self._no_slots = torch.empty(0, dtype=torch.int32, device=self.device)
 
@@ -109,10 +114,16 @@ class StemmaPrefixCache(BasePrefixCache):
     def insert_prefix(self, input_ids: torch.Tensor, indices: torch.Tensor) -> InsertResult:
         """Takes the slots `indices` of what is not cached yet of the whole pages of `input_ids`, and copies them.
 
-        `cached_len` tokens were cached before: the slots of these stay the caller's.
+        `cached_len` tokens were cached before: the slots of these stay the caller's. So do all where tokens_max has no
+        room for what is new: the handle then ends where what was cached before ends.
         """
         slots = indices if indices.device.type == "cpu" else indices.cpu()
-        cached_len, match = self._index.insert(input_ids, slots)
+        try:
+            cached_len, match = self._index.insert(input_ids, slots)
+        except TooLargeError as error:  # which would end the scheduler
+            self._warn_full("what does not fit is not cached: %s", error)
+            match = self._index.match(input_ids)
+            cached_len = match.tokens
         return InsertResult(cached_len, StemmaCacheHandle(match, self.device))
 
     def lock_handle(self, handle: BaseCacheHandle, unlock: bool = False) -> None:
@@ -158,7 +169,10 @@ class RadixCacheManager(StemmaPrefixCache):
         return handle, handle.get_matched_indices()
 
     def insert_prefix(self, input_ids: torch.Tensor, indices: torch.Tensor) -> int:
-        return super().insert_prefix(input_ids, indices)[0]
+        cached_len, handle = super().insert_prefix(input_ids, indices)
+        # Where it could not be kept nothing of it is the cache's: the caller frees up to what is returned.
+        is_kept = handle.cached_len == len(input_ids) // self.page_size * self.page_size
+        return cached_len if is_kept else len(indices)
 
 
 class _NoPrefix:
@@ -261,6 +275,19 @@ def _context_page_size() -> int:
     from minisgl.core import get_global_ctx
 
     return get_global_ctx().page_size
+
+
+def _context_pages() -> int:
+    """As many as the pool has: mini-SGLang evicts only where none of them is free."""
+    if SUPPORTED_CACHE_MANAGER is None:
+        return PAGES_MAX
+    from minisgl.core import get_global_ctx
+
+    try:
+        pool = getattr(get_global_ctx(), "kv_cache", None)
+    except AssertionError:  # there is no context yet
+        pool = None
+    return PAGES_MAX if pool is None else pool.k_cache(0).shape[0]
 
 
 if SUPPORTED_CACHE_MANAGER is not None:

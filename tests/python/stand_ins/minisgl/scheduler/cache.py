@@ -24,6 +24,17 @@ class CacheManager:
     def _page_to_token(self, pages):
         return (pages[:, None] + torch.arange(self._page_size, dtype=torch.int32)).flatten()
 
+    def cache_text(self, tokens, slots, old_handle, finished):
+        """What its cache_req does with a request's tokens: the handle that the request has from now on."""
+        cached_len, new_handle = self._prefix_cache.insert_prefix(tokens, slots)
+        self._prefix_cache.lock_handle(old_handle, unlock=True)
+        self._free(slots[old_handle.cached_len : cached_len])
+        if finished:
+            self._free(slots[new_handle.cached_len :])
+        else:
+            self._prefix_cache.lock_handle(new_handle)
+        return new_handle
+
     def check_integrity(self):
         self._prefix_cache.check_integrity()
         cached = self._prefix_cache.size_info.total_size // self._page_size
