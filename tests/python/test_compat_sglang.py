@@ -239,10 +239,17 @@ def test_the_fields_of_a_namespace_are_framed():
 def test_there_may_be_more_namespaces_than_are_kept_open():
     cache = RadixCache.create_simulated()
     insert(cache, [5, 6], [50, 60])
-    for at in range(700):
+    for at in range(3000):
         insert(cache, [1, 2], [at, at + 1], cache_salt=str(at))
-    assert found(cache, [5, 6]) == [50, 60] and found(cache, [1, 2], cache_salt="3") == [3, 4]
-    for at in range(700, 3000):
+    assert found(cache, [5, 6]) == [50, 60]
+    assert all(found(cache, [1, 2], cache_salt=str(at)) == [at, at + 1] for at in range(3000))
+    cache.sanity_check()
+
+
+def test_the_least_used_namespaces_give_way_to_more_than_there_can_be(monkeypatch):
+    monkeypatch.setattr(sglang, "NAMESPACES_MAX", 1024)
+    cache = RadixCache.create_simulated()
+    for at in range(3000):
         insert(cache, [1, 2], [at, at + 1], cache_salt=str(at))
     assert found(cache, [1, 2], cache_salt="2999") == [2999, 3000]
     assert cache.total_size() > 500
@@ -669,13 +676,14 @@ class Served:
         params.disable_finished_insert = disable_finished_insert
         self.cache = kind(params, **more)
 
-    def begin(self, prompt):
-        result = match(self.cache, prompt[:-1])
+    def begin(self, prompt, cache_salt=None):
+        result = match(self.cache, prompt[:-1], cache_salt=cache_salt)
         shared = result.device_indices
         self.cache.inc_lock_ref(result.last_device_node)
         request = types.SimpleNamespace(
             req_pool_idx=self.rows.alloc(1)[0],
             origin_input_ids=list(prompt),
+            cache_salt=cache_salt,
             output_ids=[],
             fill_ids=list(prompt),
             kv_committed_len=len(prompt),
@@ -719,6 +727,41 @@ def test_a_request_that_fails_leaves_only_what_was_there(shared):
     assert served.cache.protected_size() == len(shared)
     served.cache.cache_finished_req(request, is_insert=False)
     assert (served.cache.protected_size(), served.cache.evictable_size()) == (0, len(shared))
+    served.check()
+
+
+@pytest.mark.parametrize("kind", ["device", "write_through", "write_through_selective"])
+def test_requests_beyond_the_namespaces_that_there_can_be_keep_their_slots(kind, monkeypatch, caplog):
+    monkeypatch.setattr(sglang, "NAMESPACES_MAX", 4)  # one is of who has no salt
+    monkeypatch.setattr(sglang, "NAMESPACES_OPEN_MAX", 1)
+    served = Served() if kind == "device" else Tiered(kind)
+    requests = [served.begin([1, 2, 3], str(salt)) for salt in range(3)]
+    for request in requests:
+        served.cache.cache_unfinished_req(request)
+    requests += [served.begin([1, 2, 3], str(salt)) for salt in (2, 3, 4)]
+    for request in requests[3:]:
+        served.cache.cache_unfinished_req(request)
+    assert [request.cache_protected_len for request in requests] == [3, 3, 3, 3, 0, 0]
+    assert [len(request.prefix_indices) for request in requests] == [3] * 6
+    assert ["namespaces" in record.message for record in caplog.records] == [True]
+    for request in reversed(requests):
+        served.cache.cache_finished_req(request)
+    assert (served.cache.protected_size(), served.cache.evictable_size()) == (0, 9)
+    served.check()
+
+
+# SGLang has no tokens_max: its tree grows as its pool does.
+def test_what_a_full_tree_does_not_take_stays_the_requests():
+    served = Served()
+    served.cache = RadixCache(CacheInitParams(False, served.rows, served.slots, tokens_max=5))
+    requests = [served.begin([1, 2, 3, 4]), served.begin([1, 2, 3, 4, 50, 60])]
+    for request in requests:
+        served.cache.cache_unfinished_req(request)
+    assert [request.cache_protected_len for request in requests] == [4, 4]
+    assert served.row(requests[1])[:4] == served.row(requests[0])
+    for request in requests:
+        served.cache.cache_finished_req(request)
+    assert (served.cache.protected_size(), served.cache.evictable_size()) == (0, 4)
     served.check()
 
 
@@ -886,7 +929,8 @@ def test_room_is_made_where_it_is_short():
     sglang.evict_from_tree_cache(ChunkCache(CacheInitParams()), 6)
 
 
-def test_salts_that_lose_their_names_lose_no_slots():
+def test_salts_that_lose_their_names_lose_no_slots(monkeypatch):
+    monkeypatch.setattr(sglang, "NAMESPACES_MAX", 1024)
     slots = TokenToKVPoolAllocator(2000)
     cache = RadixCache(CacheInitParams(token_to_kv_pool_allocator=slots))
     for salt in range(1500):
@@ -938,7 +982,8 @@ class Tiered(Served):
         return self.copies.device[match(self.cache, tokens).device_indices].tolist()
 
 
-def test_salts_that_lose_their_names_lose_no_host_memory():
+def test_salts_that_lose_their_names_lose_no_host_memory(monkeypatch):
+    monkeypatch.setattr(sglang, "NAMESPACES_MAX", 1024)
     tiered = Tiered("write_through", host_tokens=2000)
     for salt in range(1500):
         sglang.evict_from_tree_cache(tiered.cache, 1)

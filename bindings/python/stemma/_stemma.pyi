@@ -127,6 +127,7 @@ class SlotIndex:
         eviction: str = "lru",
         protected_hits: int = 2,
         events_pages_max: int = 0,
+        namespaces_max: int = 65536,
     ) -> None: ...
     @property
     def page_size(self) -> int: ...

@@ -24,6 +24,7 @@ import numpy
 import torch
 
 from . import _stemma
+from ._first_warning import FirstWarning
 from .compat_sglang_pools import (  # noqa: F401
     HostSlotPool,
     PagedTokenToKVPoolAllocator,
@@ -35,7 +36,7 @@ from .compat_sglang_pools import (  # noqa: F401
     request_part,
 )
 from ._stores import check_page_fits, empty_store, open_store
-from .errors import InvalidArgumentError, UnsupportedError
+from .errors import InvalidArgumentError, TooLargeError, UnsupportedError
 
 try:
     from sglang.srt.mem_cache.base_prefix_cache import BasePrefixCache
@@ -77,6 +78,7 @@ except ImportError:
         pass
 
 
+NAMESPACES_MAX = 1 << 16  # in one tree, of which the least used give way with all that is theirs
 NAMESPACES_OPEN_MAX = 256  # that a cache keeps open, the last used ones; what others cached stays
 
 PAGES_MAX = 1 << 20  # in one tree, where no pool says how many there can be; each costs 13 bytes when it opens
@@ -153,6 +155,8 @@ def _tokens_of(key: Any):
 
 def _name_of(key: Any) -> tuple:
     """Of the namespace of such a key: where SGLang knows no salts, or has them in extra_key, there is none."""
+    if getattr(key, "is_bigram", False):
+        raise UnsupportedError(NO_BIGRAMS)
     return key.extra_key, getattr(key, "cache_salt", None)
 
 
@@ -494,7 +498,7 @@ class _Requests:
             key = RadixKey(tokens, getattr(req, "extra_key", None), cache_salt=getattr(req, "cache_salt", None))
             result = self.insert(InsertParams(key=key, value=slots, priority=getattr(req, "priority", 0) or 0))
             self._free(slots[protected : max(protected, result.prefix_len)])
-            self._free(slots[max(protected, page_align_floor(length, self.page_size)) :])
+            self._free(slots[max(protected, result.total_len) :])
         if getattr(req, "last_node", None) is not None:
             self.dec_lock_ref(req.last_node)
 
@@ -534,6 +538,7 @@ class _Namespaces:
         self._names: dict[int, tuple] = {0: (None, None)}
 
     def open(self, name: tuple) -> Optional[_stemma.SlotNamespace]:
+        """TooLargeError where it is new and as many as there can be are held, by requests and here."""
         if name == (None, None):
             return None
         if name in self._open:
@@ -544,6 +549,14 @@ class _Namespaces:
         self._open[name] = opened = self._index.namespace(*name)
         self._names[opened.number] = name  # a number is another's only when nothing is left of the first
         return opened
+
+    def match_or_none(self, tokens, name: tuple) -> Optional[_stemma.SlotMatch]:
+        """None where it cannot be opened: nothing is cached there."""
+        try:
+            namespace = self.open(name)
+        except TooLargeError:
+            return None
+        return self._index.match(tokens, namespace)
 
     def name_of(self, number: int) -> tuple:
         return self._names[number]
@@ -571,8 +584,10 @@ class RadixCache(_Requests, BasePrefixCache):
             tokens_max=tokens_max,
             eviction=self.eviction_policy,
             events_pages_max=EVENT_PAGES_MAX if self.enable_kv_cache_events else 0,
+            namespaces_max=NAMESPACES_MAX,
         )
         self._namespaces = _Namespaces(self._index)
+        self._warn_full = FirstWarning(__name__)
         self.root_node = _RootNode()
 
     @classmethod
@@ -588,10 +603,9 @@ class RadixCache(_Requests, BasePrefixCache):
             )
         )
 
-    def _namespace_of(self, key: RadixKey) -> Optional[_stemma.SlotNamespace]:
-        if getattr(key, "is_bigram", False):
-            raise UnsupportedError(NO_BIGRAMS)
-        return self._namespaces.open(_name_of(key))
+    def _match(self, key: RadixKey) -> tuple[int, TreeNode]:
+        match = self._namespaces.match_or_none(_tokens_of(key), _name_of(key))
+        return (0, self.root_node) if match is None else (match.tokens, self._node(match))
 
     def _node(self, match) -> TreeNode:
         return TreeNode(match=match) if match.tokens > 0 else self.root_node
@@ -604,19 +618,28 @@ class RadixCache(_Requests, BasePrefixCache):
         """The longest cached prefix of the key, in whole pages, and the node in which it ends."""
         if self.disable:
             return MatchResult(self._slots_of(self.root_node), self.root_node, self.root_node, self.root_node)
-        key = params.key
-        node = self._node(self._index.match(_tokens_of(key), self._namespace_of(key)))
+        _, node = self._match(params.key)
         slots = self._slots_of(node)
         return MatchResult(slots, node, node, node, full_kv_hit_length=len(slots))
 
     def insert(self, params: InsertParams) -> InsertResult:
-        """Takes the slots of what is not cached yet of the whole pages of the key; the others stay the caller's."""
+        """Takes the slots of what is not cached yet of the whole pages of the key; the others stay the caller's.
+
+        All of them do where there is no room for what is new, or no name for its namespace: `total_len` is then what was
+        cached before.
+        """
         if self.disable:
             return InsertResult(0)
-        key = params.key
+        key, name = params.key, _name_of(params.key)
         tokens = _tokens_of(key)
         slots = tokens if params.value is None else params.value.cpu()
-        prefix_len, match = self._index.insert(tokens, slots, self._namespace_of(key), params.priority or 0)
+        try:
+            namespace = self._namespaces.open(name)
+            prefix_len, match = self._index.insert(tokens, slots, namespace, params.priority or 0)
+        except TooLargeError as error:  # which would end the scheduler
+            self._warn_full("what does not fit is not cached: %s", error)
+            prefix_len, node = self._match(key)
+            return InsertResult(prefix_len, prefix_len, node)
         return InsertResult(prefix_len, match.tokens, self._node(match))
 
     def evict(self, params: EvictParams) -> EvictResult:
@@ -796,7 +819,9 @@ class HiRadixCache(RadixCache):
         super().__init__(params)
         self.host_pool, self.write_policy = host_pool, write_policy
         self._host_slots = HostSlotPool(page_align_floor(host_pool.size, self.page_size), self.page_size)
-        self._host = _stemma.SlotIndex(page_size=self.page_size, tokens_max=self._host_slots.size)
+        self._host = _stemma.SlotIndex(
+            page_size=self.page_size, tokens_max=self._host_slots.size, namespaces_max=NAMESPACES_MAX
+        )
         self._host_namespaces = _Namespaces(self._host)
 
     def match_prefix(self, params: MatchPrefixParams) -> MatchResult:
@@ -807,7 +832,9 @@ class HiRadixCache(RadixCache):
         ns = _name_of(params.key)
         if self.write_policy == "write_through_selective" and result.last_device_node is not self.root_node:
             self._back_up(result.last_device_node._match, ns, result.last_device_node._match.hot_tokens(1))
-        found = self._host.match(_tokens_of(params.key), self._host_namespaces.open(ns))
+        found = self._host_namespaces.match_or_none(_tokens_of(params.key), ns)
+        if found is None:
+            return result
         device_tokens = len(result.device_indices)
         last = result.last_device_node
         if found.tokens > device_tokens:
@@ -834,9 +861,8 @@ class HiRadixCache(RadixCache):
     def _back_up(self, match, ns: tuple, tokens: int) -> int:
         """Copies the first `tokens` of a match to host memory, as far as they are not there. How many that were."""
         text = numpy.asarray(match.text())[:tokens]
-        host_namespace = self._host_namespaces.open(ns)
-        held = self._host.match(text, host_namespace)
-        missing = len(text) - held.tokens
+        held = self._host_namespaces.match_or_none(text, ns)
+        missing = 0 if held is None else len(text) - held.tokens
         if missing == 0:
             return 0
         held.lock()  # making room must not take what is gone on from
@@ -850,7 +876,7 @@ class HiRadixCache(RadixCache):
                 self._host_slots.free(host_slots)
                 raise
             places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), host_slots])
-            self._host.insert(text, places, host_namespace)
+            self._host.insert(text, places, self._host_namespaces.open(ns))
             return missing
         finally:
             held.unlock()
@@ -898,11 +924,10 @@ class HiRadixCache(RadixCache):
         if node._host_match is None or node.key is None:
             return nothing
         text = numpy.asarray(node._host_match.text())
-        namespace = self._namespaces.open(node.key)
-        held = self._index.match(text, namespace)
+        held = self._namespaces.match_or_none(text, node.key)
         source = self._host.match(text, self._host_namespaces.open(node.key))
         known = node._match.tokens if node._match is not None else 0
-        if held.tokens < known:
+        if held is None or held.tokens < known:
             return nothing
         brought = _tensor(held.slots(known)).to(self.device)
         there = (brought, TreeNode(match=held)) if held.tokens > known else nothing
@@ -922,7 +947,7 @@ class HiRadixCache(RadixCache):
                 self.token_to_kv_pool_allocator.free(slots)
                 raise
             places = torch.cat([torch.zeros(held.tokens, dtype=torch.int64), slots.cpu()])
-            _, match = self._index.insert(text[: source.tokens], places, namespace)
+            _, match = self._index.insert(text[: source.tokens], places, self._namespaces.open(node.key))
             return torch.cat([brought, slots]), TreeNode(match=match, host_match=source)
         finally:
             held.unlock()

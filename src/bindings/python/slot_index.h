@@ -34,7 +34,7 @@ struct SlotIndexOptions {
   std::int64_t page_size = 1;                       // tokens; matches are whole pages
   std::int64_t tokens_max = std::int64_t{1} << 20;  // in the index, at most
   std::string eviction = "lru";                     // see KvCacheOptions::eviction
-  std::int64_t namespaces_max = 1024;
+  std::int64_t namespaces_max = 65'536;             // a salt a user; see KvCacheOptions
   std::int64_t slru_protected_hits = 2;
   std::int64_t events_pages_max = 0;  // see KvCacheOptions
 };

@@ -104,13 +104,15 @@ class Match {
 };
 
 Index open_index(std::int64_t page_size, std::int64_t tokens_max, const std::string& eviction,
-                 std::int64_t protected_hits, std::int64_t events_pages_max) {
+                 std::int64_t protected_hits, std::int64_t events_pages_max,
+                 std::int64_t namespaces_max) {
   SlotIndexOptions options;
   options.page_size = page_size;
   options.tokens_max = tokens_max;
   options.eviction = eviction;
   options.slru_protected_hits = protected_hits;
   options.events_pages_max = events_pages_max;
+  options.namespaces_max = namespaces_max;
   Index made{std::make_unique<SlotCore>()};
   made.core->index = value_of(SlotIndex::open(options));
   static_cast<void>(made.core->index->try_open_namespace({}));
@@ -266,7 +268,8 @@ void bind_slots(py::module_& module) {
       .def(py::init(&open_index), py::kw_only(), py::arg("page_size") = 1,
            py::arg("tokens_max") = SlotIndexOptions().tokens_max, py::arg("eviction") = "lru",
            py::arg("protected_hits") = SlotIndexOptions().slru_protected_hits,
-           py::arg("events_pages_max") = 0)
+           py::arg("events_pages_max") = 0,
+           py::arg("namespaces_max") = SlotIndexOptions().namespaces_max)
       .def("namespace", &open_namespace, py::arg("extra_key") = py::none(),
            py::arg("cache_salt") = py::none(),
            "A SlotNamespace: open as long as somebody has it, or a match in it.")
