@@ -4,9 +4,8 @@
 #include <cmath>
 #include <fstream>
 #include <sstream>
-#include <string_view>
 
-#include "base/file.h"
+#include "base/control_groups.h"
 #include "base/thread_pool.h"
 
 namespace stemma {
@@ -33,46 +32,14 @@ std::optional<double> limit_of_v1(const std::string& group) {
   return cpus_of(both);
 }
 
-using Limit = std::optional<double> (*)(const std::string& group);
-
-// The least limit of a group and those around it. Within a container what is mounted may be the
-// group itself, so that its path is not found there: then its files lie at the top.
-void take_limits(const std::string& mounted, std::string path, Limit limit,
-                 std::optional<double>& least) {
-  while (true) {
-    if (const auto one = limit(mounted + path)) least = std::min(least.value_or(*one), *one);
-    if (path.find_first_not_of('/') == std::string::npos) return;
-    path.erase(path.rfind('/'));
-  }
-}
-
-bool names_cpu(std::string_view controllers) {
-  std::stringstream names{std::string(controllers)};
-  for (std::string name; std::getline(names, name, ',');) {
-    if (name == "cpu") return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 std::optional<int> cpu_quota(const std::string& root) {
-  const std::string mounted = root + "/sys/fs/cgroup";
-  std::ifstream groups(root + "/proc/self/cgroup");
   std::optional<double> least;
-  for (std::string line; std::getline(groups, line);) {  // NUMBER:CONTROLLERS:PATH
-    const std::size_t controllers = line.find(':') + 1;
-    const std::size_t path = line.find(':', controllers) + 1;
-    if (controllers == 0 || path == 0) continue;
-    const std::string names = line.substr(controllers, path - 1 - controllers);
-    const std::string group = line.substr(path);
-    if (names.empty()) {
-      take_limits(mounted, group, limit_of_v2, least);
-      take_limits(mounted + "/unified", group, limit_of_v2, least);
-    } else if (names_cpu(names)) {
-      take_limits(join_path(mounted, names), group, limit_of_v1, least);
-      if (names != "cpu") take_limits(mounted + "/cpu", group, limit_of_v1, least);
-    }
+  for (const ControlGroup& group : control_groups("cpu", root)) {
+    const auto limit = group.version == GroupVersion::kTwo ? limit_of_v2(group.directory)
+                                                           : limit_of_v1(group.directory);
+    if (limit.has_value()) least = std::min(least.value_or(*limit), *limit);
   }
   if (!least.has_value()) return std::nullopt;
   return static_cast<int>(std::clamp(std::ceil(*least), 1.0, 1e6));

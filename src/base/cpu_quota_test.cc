@@ -2,29 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 
-#include "base/temp_directory.h"
+#include "base/system_files_fixture.h"
 #include "base/thread_pool.h"
 
 namespace stemma {
 namespace {
 
-class CpuQuotaTest : public testing::Test {
+class CpuQuotaTest : public SystemFilesFixture {
  protected:
-  CpuQuotaTest() { write("/proc/self/cgroup", "0::/\n"); }
-
-  void write(const std::string& path, const std::string& text) {
-    const std::filesystem::path whole = directory_.path() + path;
-    std::filesystem::create_directories(whole.parent_path());
-    std::ofstream(whole) << text;
-  }
-  std::optional<int> quota() const { return cpu_quota(directory_.path()); }
-
-  TempDirectory directory_;
+  std::optional<int> quota() const { return cpu_quota(root()); }
 };
 
 TEST_F(CpuQuotaTest, IsNoneWhereNobodyLimits) {

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/memory_room.h"
 #include "pool/layer_coder.h"
 #include "stemma/log.h"
 
@@ -115,6 +116,7 @@ Result<std::unique_ptr<HostPool>> HostPool::create(const HostPoolOptions& option
   STEMMA_RETURN_IF_ERROR(validate(options));
   HostPoolOptions had = options;
   Result<Memory> memory = allocate(had);
+  const std::string why = memory.ok() ? "" : to_string(memory.error());
   while (!memory.ok()) {
     const bool smaller =
         memory.error().code == ErrorCode::kOutOfMemory && had.pages > had.pages_min;
@@ -124,7 +126,8 @@ Result<std::unique_ptr<HostPool>> HostPool::create(const HostPoolOptions& option
   }
   if (had.pages < options.pages) {
     STEMMA_LOG(kWarning, "pool.host_smaller", kv("wanted_pages", options.pages),
-               kv("pages", had.pages), kv("page_bytes", had.layers * had.layer_bytes));
+               kv("pages", had.pages), kv("page_bytes", had.layers * had.layer_bytes),
+               kv("error", why));
   }
   for (Buffer* const buffer : {&memory->images, &memory->sums, &memory->seals}) {
     buffer->prefault(threads);
@@ -134,13 +137,15 @@ Result<std::unique_ptr<HostPool>> HostPool::create(const HostPoolOptions& option
 
 Result<HostPool::Memory> HostPool::allocate(const HostPoolOptions& options) {
   const auto layers = static_cast<std::size_t>(options.pages * options.layers);
+  const std::size_t image_bytes = layers * static_cast<std::size_t>(image_layer_bytes(options));
+  const std::size_t sum_bytes = layers * sizeof(std::uint32_t);
+  const std::size_t seal_bytes = static_cast<std::size_t>(options.pages) * sizeof(Seal);
+  STEMMA_RETURN_IF_ERROR(
+      check_memory_room(static_cast<std::int64_t>(image_bytes + sum_bytes + seal_bytes)));
   Memory memory;
-  STEMMA_ASSIGN_OR_RETURN(
-      memory.images,
-      options.allocate(layers * static_cast<std::size_t>(image_layer_bytes(options))));
-  STEMMA_ASSIGN_OR_RETURN(memory.sums, options.allocate(layers * sizeof(std::uint32_t)));
-  STEMMA_ASSIGN_OR_RETURN(memory.seals,
-                          options.allocate(static_cast<std::size_t>(options.pages) * sizeof(Seal)));
+  STEMMA_ASSIGN_OR_RETURN(memory.images, options.allocate(image_bytes));
+  STEMMA_ASSIGN_OR_RETURN(memory.sums, options.allocate(sum_bytes));
+  STEMMA_ASSIGN_OR_RETURN(memory.seals, options.allocate(seal_bytes));
   return memory;
 }
 

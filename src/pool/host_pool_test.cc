@@ -14,6 +14,7 @@
 
 #include "base/crc32c.h"
 #include "base/heap_counter.h"
+#include "base/memory_room.h"
 #include "pool/page_moves_fixture.h"
 #include "pool/pool_fixture.h"
 #include "stemma/log.h"
@@ -367,6 +368,25 @@ TEST_F(ScarceMemory, AsManyPagesAsThereIsMemoryFor) {
   const auto none = create([](std::size_t size_bytes) { return size_bytes > 40'959; });
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::kOutOfMemory);
+}
+
+// A mapping can be had whatever a container may use; touching it would end the process.
+TEST_F(ScarceMemory, MoreThanThereIsRoomForIsNotAskedFor) {
+  const auto room = memory_room();
+  if (!room.has_value()) GTEST_SKIP() << "nothing says how much memory there is";
+  HostPoolOptions options = {.pages = 1 << 30, .pages_min = 1, .layers = 1, .layer_bytes = 1 << 20};
+  std::size_t most_bytes = 0;
+  options.allocate = [&](std::size_t size_bytes) -> Result<Buffer> {
+    most_bytes = std::max(most_bytes, size_bytes);
+    if (size_bytes > (1 << 20)) return Error{ErrorCode::kOutOfMemory, "injected", ENOMEM};
+    return Buffer::allocate(size_bytes);
+  };
+  const auto host = HostPool::create(options, threads_);
+  ASSERT_TRUE(host.ok());
+  EXPECT_EQ((*host)->pages(), 1);
+  EXPECT_LT(most_bytes, static_cast<std::size_t>(*room) * 2);  // which others take and give back
+  ASSERT_EQ(lines_.size(), 1u);
+  EXPECT_THAT(lines_[0], testing::HasSubstr("there is room for"));
 }
 
 TEST_F(ScarceMemory, OtherErrorsAreNotRetried) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/float16.h"
+#include "base/memory_room.h"
 #include "base/prng.h"
 #include "pool/kv_pool_factory.h"
 #include "pool/pool_fixture.h"
@@ -329,6 +330,17 @@ TEST(Rounding, AgreesBitForBitWithTheScalarFunctions) {
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(bits[i], to_bfloat16(values[i]).bits);
   round_to_16_bits(values.data(), count, DType::kF16, bits.data());
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(bits[i], to_float16(values[i]).bits);
+}
+
+TEST(KvPoolFactory, MoreThanThereIsRoomForIsRefusedWithBothNumbers) {
+  if (!memory_room().has_value()) GTEST_SKIP() << "nothing says how much memory there is";
+  ThreadPool threads(1);
+  const KvShape shape = {
+      .layers = 64, .pages = 1 << 30, .page_size = 16, .heads = 8, .head_dim = 64};
+  const auto pool = MhaPool::create(shape, KvLayout::kLayerFirst, threads);
+  ASSERT_FALSE(pool.ok());
+  EXPECT_EQ(pool.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_THAT(pool.error().detail, testing::ContainsRegex("[0-9]{15} bytes .* room for [0-9]+"));
 }
 
 TEST(KvPoolFactory, MakesThePoolOfAShape) {

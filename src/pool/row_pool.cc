@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/memory_room.h"
 #include "pool/cpu_page_mover.h"
 #include "pool/store_kernel.h"
 
@@ -12,8 +13,9 @@ namespace stemma {
 Result<Buffer> RowPool::take_memory(const KvShape& shape, KvKind kind, ThreadPool& threads) {
   STEMMA_RETURN_IF_ERROR(validate(shape));
   STEMMA_CHECK(shape.kind == kind, "a shape of the pool's kind");
-  const auto bytes = static_cast<std::size_t>(PoolArrays::total_bytes(shape));
-  STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(bytes));
+  const std::int64_t bytes = PoolArrays::total_bytes(shape);
+  STEMMA_RETURN_IF_ERROR(check_memory_room(bytes));
+  STEMMA_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(static_cast<std::size_t>(bytes)));
   buffer.prefault(threads);
   return buffer;
 }
