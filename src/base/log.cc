@@ -1,34 +1,21 @@
 #include "stemma/log.h"
 
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/stderr_log.h"
 #include "base/wall_clock.h"
 
 namespace stemma {
 
 namespace {
-
-spdlog::level::level_enum spdlog_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarning:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::err;
-}
 
 std::string_view level_name(LogLevel level) {
   switch (level) {
@@ -44,22 +31,9 @@ std::string_view level_name(LogLevel level) {
   return "error";
 }
 
-// A line of JSON says itself when and how bad; a line of text is given both here.
-void write_to_stderr(LogLevel level, std::string_view line) {
-  const auto make = [](const char* name, const char* pattern) {
-    auto made = spdlog::stderr_color_mt(name);
-    made->set_pattern(pattern);
-    made->set_level(spdlog::level::debug);
-    return made;
-  };
-  static const auto text = make("stemma", "%H:%M:%S.%e %^%l%$ %v");
-  static const auto json = make("stemma_json", "%v");
-  const auto& logger = line.starts_with('{') ? json : text;
-  logger->log(spdlog_level(level), spdlog::string_view_t(line.data(), line.size()));
-}
-
 struct LogState {
-  std::mutex mutex;  // held while the sink runs: one line at a time, in their order
+  std::mutex turn;   // held while the sink runs: one line at a time, in their order
+  std::mutex mutex;  // of `sink`, for moments in which nothing of others is called
   LogSink sink = write_to_stderr;
   std::atomic<LogLevel> threshold = LogLevel::kInfo;
   std::atomic<LogFormat> format = LogFormat::kText;
@@ -72,6 +46,28 @@ LogState& state() {
 
 // Whether this thread is in the sink, which may then do what would wait for its own end.
 thread_local bool in_sink = false;
+
+// A fork waits for our own locks, which nobody holds for long, but for no sink of others: the
+// thread that forks may have what that waits for, as Python's interpreter lock.
+void before_fork() {
+  state().mutex.lock();
+  stderr_log_mutex().lock();
+}
+
+void after_fork_in_parent() {
+  stderr_log_mutex().unlock();
+  state().mutex.unlock();
+}
+
+// The turn may be a thread's that is not here.
+void after_fork_in_child() {
+  after_fork_in_parent();
+  if (!in_sink) std::construct_at(&state().turn);
+}
+
+// Before any thread is there.
+[[maybe_unused]] const int ready_to_fork =
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 
 // The length of the UTF-8 character that begins `text`, or 0: none does. Surrogates, overlong forms
 // and what is above U+10FFFF are none.
@@ -193,12 +189,18 @@ std::string json_line(LogLevel level, std::string_view event,
   return line + '}';
 }
 
+LogSink current_sink() {
+  const std::lock_guard lock(state().mutex);
+  return state().sink;
+}
+
 }  // namespace
 
 void set_log_sink(LogSink sink) {
-  std::unique_lock lock(state().mutex, std::defer_lock);
-  if (!in_sink) lock.lock();
-  state().sink = std::move(sink);
+  std::unique_lock turn(state().turn, std::defer_lock);
+  if (!in_sink) turn.lock();
+  const std::lock_guard lock(state().mutex);
+  state().sink.swap(sink);
 }
 
 void set_log_format(LogFormat format) {
@@ -217,8 +219,8 @@ void log_event(LogLevel level, std::string_view event, std::initializer_list<Log
   if (in_sink) return;
   const bool json = state().format.load(std::memory_order_relaxed) == LogFormat::kJson;
   const std::string line = json ? json_line(level, event, fields) : text_line(event, fields);
-  const std::lock_guard lock(state().mutex);
-  const LogSink sink = state().sink;  // it may set another one
+  const std::lock_guard turn(state().turn);
+  const LogSink sink = current_sink();  // it may set another one
   if (!sink) return;
   in_sink = true;
   sink(level, line);
