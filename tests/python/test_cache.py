@@ -1,7 +1,9 @@
 """stemma.Cache and stemma.Sequence: what each verb does, seen from Python."""
 
 import array
+import errno
 import gc
+import pickle
 import threading
 
 import numpy
@@ -222,6 +224,24 @@ def test_errors_are_of_pythons_own_kinds_too():
     assert issubclass(stemma.DeadlineError, TimeoutError)
     error = stemma.errors.error_of("io", "cannot be read", 5)
     assert isinstance(error, stemma.Error) and error.sys_errno == 5 and "cannot be read" in str(error)
+
+
+@pytest.mark.parametrize("code", ["io", "deadline", "out_of_memory"])
+def test_errors_of_the_system_say_what_it_said(code):
+    error = stemma.errors.error_of(code, "DIR/0.slab: cannot be read", errno.ENOSPC)
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert str(one) == "DIR/0.slab: cannot be read (No space left on device)" and one.sys_errno == errno.ENOSPC
+        if isinstance(one, OSError):
+            assert (one.errno, one.strerror) == (errno.ENOSPC, "No space left on device")
+    silent = stemma.errors.error_of("io", "cut off")
+    assert str(silent) == "cut off" and silent.errno is silent.strerror is None
+
+
+def test_what_cannot_be_opened_says_why(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(stemma.IoError, match=r"\(Not a directory\)$") as raised:
+        stemma.PageStore.disk(str(tmp_path / "file" / "store"), value_bytes=4096, bytes_max=64 << 20)
+    assert raised.value.errno == errno.ENOTDIR
 
 
 def test_a_cache_that_shares_nothing_finds_nothing():

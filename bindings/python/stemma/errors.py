@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from typing import Optional
+
 
 class Error(Exception):
     """A call that failed. `code` says how, str() is one line for a person, `sys_errno` is the system's or 0."""
 
     code = "internal"
     sys_errno = 0
+
+
+class _SystemError(Error, OSError):
+    """One that is an OSError, too: it says what OSErrors say of what the system answered."""
+
+    @property
+    def errno(self) -> Optional[int]:
+        return self.sys_errno or None
+
+    @property
+    def strerror(self) -> Optional[str]:
+        return os.strerror(self.sys_errno) if self.sys_errno else None
 
 
 class InvalidArgumentError(Error, ValueError):
@@ -34,7 +49,7 @@ class CorruptError(Error):
     code = "corrupt"
 
 
-class IoError(Error, OSError):
+class IoError(_SystemError):
     """The operating system refused; `sys_errno` says why."""
 
     code = "io"
@@ -58,7 +73,7 @@ class CancelledError(Error):
     code = "cancelled"
 
 
-class DeadlineError(Error, TimeoutError):
+class DeadlineError(_SystemError, TimeoutError):
     """The time allowed ran out."""
 
     code = "deadline"
@@ -88,7 +103,7 @@ _BY_CODE = {
 
 
 def error_of(code: str, detail: str, sys_errno: int = 0) -> Error:
-    """The exception of an error code."""
-    error = _BY_CODE[code](detail)
+    """The exception of an error code; its line ends with what the system says, where that said something."""
+    error = _BY_CODE[code](f"{detail} ({os.strerror(sys_errno)})" if sys_errno else detail)
     error.sys_errno = sys_errno
     return error
