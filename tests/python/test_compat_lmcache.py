@@ -1,7 +1,9 @@
 """stemma.compat_lmcache keeps the contract of an LMCache remote connector, with a stand-in for LMCache's memory."""
 
 import asyncio
+import ctypes
 import enum
+import itertools
 import os
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from stemma.compat_lmcache import StemmaRemoteConnector  # noqa: E402
 
 class Format(enum.Enum):
     KV_2LTD = 1
+    BINARY_BUFFER = 5
 
 
 class Backend:
@@ -27,13 +30,51 @@ class Backend:
 
     def allocate(self, shape, dtype, fmt=None):
         self.allocations += 1
-        return None if self.is_full else chunk_of(torch.zeros(shape, dtype=dtype), fmt)
+        if self.is_full:
+            return None
+        if fmt is Format.BINARY_BUFFER:
+            return BytesChunk(bytearray(shape[0]))
+        return GroupsChunk(shape, dtype, fmt) if isinstance(shape, list) else chunk_of(torch.zeros(shape, dtype=dtype), fmt)
 
 
 def chunk_of(tensor, fmt=Format.KV_2LTD):
     return types.SimpleNamespace(
         tensor=tensor, metadata=types.SimpleNamespace(shape=tensor.shape, dtype=tensor.dtype, fmt=fmt)
     )
+
+
+class BytesChunk:
+    """What a serde makes of a chunk, and what is allocated for that."""
+
+    tensor = None
+
+    def __init__(self, byte_array):
+        self.byte_array = byte_array
+        shape = torch.Size([len(byte_array), 0, 0, 0])
+        self.metadata = types.SimpleNamespace(shape=shape, dtype=None, fmt=Format.BINARY_BUFFER, shapes=None, dtypes=None)
+
+
+class GroupsChunk:
+    """Layers of several shapes and dtypes, one behind another in memory that may be longer."""
+
+    def __init__(self, shapes, dtypes, fmt):
+        self.metadata = types.SimpleNamespace(shape=shapes[0], dtype=dtypes[0], fmt=fmt, shapes=shapes, dtypes=dtypes)
+        groups = [torch.empty(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes)]
+        self.ends = list(itertools.accumulate(group.numel() * group.element_size() for group in groups))
+        self.memory = (ctypes.c_ubyte * (self.ends[-1] + 512))()
+
+    @property
+    def tensor(self):
+        raise RuntimeError("the memory is not of the first group's shape")
+
+    @property
+    def byte_array(self):
+        return memoryview(self.memory)
+
+    def group(self, index):
+        begin = ([0] + self.ends)[index]
+        whole = torch.frombuffer(self.memory, dtype=torch.uint8)[begin : self.ends[index]]
+        return whole.view(self.metadata.dtypes[index]).view(self.metadata.shapes[index])
 
 
 class Key:
@@ -71,6 +112,27 @@ def test_a_chunk_comes_back(connector, dtype):
     back = run(connector.get(Key(1)))
     assert torch.equal(back.tensor, chunk.tensor) and back.tensor.dtype == dtype
     assert back.metadata.shape == chunk.tensor.shape and back.metadata.fmt is Format.KV_2LTD
+
+
+# As remote_serde "cachegen" gives them.
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_a_chunk_of_bytes_comes_back(connector, kind):
+    run(connector.put(Key(1), BytesChunk(kind(range(256)))))
+    back = run(connector.get(Key(1)))
+    assert back.byte_array == bytes(range(256)) and back.metadata.fmt is Format.BINARY_BUFFER
+
+
+def test_a_chunk_of_several_groups_of_layers_comes_back(connector, backend):
+    shapes, dtypes = [torch.Size([2, 3, 16, 8]), torch.Size([1, 2, 16, 4])], [torch.bfloat16, torch.uint8]
+    chunk = GroupsChunk(shapes, dtypes, Format.KV_2LTD)
+    chunk.group(0).normal_()
+    chunk.group(1).random_(256)
+    run(connector.put(Key(1), chunk))
+    back = run(connector.get(Key(1)))
+    assert back.metadata.shapes == shapes and back.metadata.dtypes == dtypes and back.metadata.fmt is Format.KV_2LTD
+    assert all(torch.equal(back.group(index), chunk.group(index)) for index in (0, 1))
+    backend.is_full = True
+    assert run(connector.get(Key(1))) is None
 
 
 def test_a_last_chunk_may_be_shorter(connector):

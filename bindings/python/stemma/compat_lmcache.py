@@ -1,8 +1,9 @@
 """A connector of the shape of LMCache's RemoteConnector over a stemma.PageStore.
 
-Keys are anything whose to_string() or str() names it. Memory objects are what the backend's allocator gives: `tensor`
-and `metadata` (shape, dtype, fmt). What is stored of one is its bytes behind a short header that says what they are,
-so that one value is one read.
+Keys are anything whose to_string() or str() names it. Memory objects are what the backend's allocator gives: `metadata`
+(shape, dtype, fmt), and `tensor` of one group of layers. Of several groups (shapes, dtypes), and of what a serde made
+of a chunk (dtype None), it is `byte_array`. What is stored of one is its bytes behind a short header that says what
+they are, so that one value is one read.
 """
 
 from __future__ import annotations
@@ -34,6 +35,22 @@ _PING = "stemma ping"  # no chunk has this name
 
 def _name(key: Any) -> str:
     return key.to_string() if hasattr(key, "to_string") else str(key)
+
+
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _groups_of(metadata: Any) -> tuple[list, list]:
+    """Shapes and dtypes of its groups of layers; a dtype is None where there are only bytes."""
+    shapes, dtypes = getattr(metadata, "shapes", None), getattr(metadata, "dtypes", None)
+    return (shapes, dtypes) if shapes and dtypes else ([metadata.shape], [metadata.dtype])
+
+
+def _with_bytes(memory_obj: Optional[Any], body: memoryview) -> Optional[Any]:
+    if memory_obj is not None:
+        memoryview(memory_obj.byte_array).cast("B")[: len(body)] = body
+    return memory_obj
 
 
 class StemmaRemoteConnector(RemoteConnector):
@@ -120,22 +137,39 @@ class StemmaRemoteConnector(RemoteConnector):
 
     def _pack(self, memory_obj: Any) -> bytes:
         metadata = memory_obj.metadata
-        about = {"shape": list(metadata.shape), "dtype": str(metadata.dtype).removeprefix("torch.")}
+        shapes, dtypes = _groups_of(metadata)
+        if None in dtypes:
+            body = memoryview(memory_obj.byte_array).cast("B")
+            about = {"shape": [len(body), 0, 0, 0], "dtype": None}  # as LMCache has it of bytes
+        elif len(shapes) > 1:
+            size = sum(shape.numel() * torch.empty((), dtype=dtype).element_size() for shape, dtype in zip(shapes, dtypes))
+            body = memoryview(memory_obj.byte_array).cast("B")[:size]  # it may lie in more
+            about = {"shapes": [list(shape) for shape in shapes], "dtypes": list(map(_dtype_name, dtypes))}
+        else:
+            body = memory_obj.tensor.contiguous().cpu().view(torch.uint8).flatten().numpy()
+            about = {"shape": list(metadata.shape), "dtype": _dtype_name(metadata.dtype)}
         fmt = getattr(metadata, "fmt", None)
         about["fmt"] = getattr(fmt, "value", fmt)
         header = json.dumps(about).encode()
-        tensor = memory_obj.tensor.contiguous().cpu()
-        return b"".join((_HEADER.pack(len(header)), header, tensor.view(torch.uint8).flatten().numpy()))
+        return b"".join((_HEADER.pack(len(header)), header, body))
 
     def _unpack(self, value: bytes) -> Optional[Any]:
         (length,) = _HEADER.unpack_from(value)
         about = json.loads(value[_HEADER.size : _HEADER.size + length])
-        shape, dtype = torch.Size(about["shape"]), getattr(torch, about["dtype"])
-        memory_obj = self._backend.allocate(shape, dtype, self._format(about["fmt"]))
+        body = memoryview(value)[_HEADER.size + length :]
+        fmt = self._format(about["fmt"])
+        if "shapes" in about:
+            shapes = [torch.Size(shape) for shape in about["shapes"]]
+            dtypes = [getattr(torch, dtype) for dtype in about["dtypes"]]
+            return _with_bytes(self._backend.allocate(shapes, dtypes, fmt), body)
+        shape = torch.Size(about["shape"])
+        if about["dtype"] is None:
+            return _with_bytes(self._backend.allocate(shape, None, fmt), body)
+        dtype = getattr(torch, about["dtype"])
+        memory_obj = self._backend.allocate(shape, dtype, fmt)
         if memory_obj is None:
             return None
-        body = torch.frombuffer(bytearray(value[_HEADER.size + length :]), dtype=dtype)
-        memory_obj.tensor.copy_(body.view(shape))
+        memory_obj.tensor.copy_(torch.frombuffer(bytearray(body), dtype=dtype).view(shape))
         return memory_obj
 
     def _format(self, value: Any) -> Any:
