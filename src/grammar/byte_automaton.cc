@@ -133,22 +133,26 @@ std::int32_t ByteAutomaton::pushed_again(std::span<const Stack> old, std::int32_
   return stack;
 }
 
-// Places in the order in which they are found: it depends on the bytes alone.
+// Their order depends on the bytes alone. At a fork the other way is that which goes on behind what
+// is repeated or may be left out: it comes first, and what has gone on so for longest does, so that
+// readings that begin later do not take the room of those that can end.
 void ByteAutomaton::follow(Place from, Reached& reached) {
   open_.assign(1, from);
   while (!open_.empty()) {
     const Place place = open_.back();
     open_.pop_back();
-    if (--byte_work_left_ < 0 || reached.places.size() >= kPlacesMax) return;
+    if (--byte_work_left_ < 0) return;
     if (meets(place)) continue;
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
     switch (step.kind) {
       case Kind::kByte:
-        reached.places.push_back(place);
+        if (marks_[static_cast<std::size_t>(place.step)].kept++ < kReadingsMax) {
+          reached.places.push_back(place);
+        }
         break;
       case Kind::kFork:
-        open_.push_back({step.other, place.stack});
         open_.push_back({step.next, place.stack});
+        open_.push_back({step.other, place.stack});
         break;
       case Kind::kCall: {
         // A rule that ends with another one does not wait for it.
@@ -195,6 +199,14 @@ std::int32_t ByteAutomaton::pushed_as_work(std::int32_t step, std::int32_t below
   return stack;
 }
 
+// They are numbered in the order of their bytes.
+ByteAutomaton::ByteClasses ByteAutomaton::classes_of(const ByteStep& step) const {
+  const std::size_t first = class_of_[step.first];
+  const std::size_t last = class_of_[step.last];
+  return (ByteClasses().set() >> (ByteClasses().size() - 1 - (last - first))) << first;
+}
+
+// Bytes that the same places take lead to the same state: it is found once for all of them.
 ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
   if (work_left_ <= 0) {
     stopped_ = true;
@@ -206,15 +218,21 @@ ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
   ++walk_;
   others_.clear();
   const std::vector<Place>& places = *states_[static_cast<std::size_t>(state)].places;
+  ByteClasses alike = ByteClasses().set();
   for (const Place& place : places) {
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
-    if (byte >= step.first && byte <= step.last) follow({step.next, place.stack}, reached);
+    const bool takes = byte >= step.first && byte <= step.last;
+    const ByteClasses taken = classes_of(step);
+    alike &= takes ? taken : ~taken;
+    if (takes) follow({step.next, place.stack}, reached);
   }
   byte_work_left_ -= std::ssize(places);
   exhausted_ = byte_work_left_ < 0;  // what was reached may not be all
   const bool dead = exhausted_ || (reached.places.empty() && !reached.may_end);
   const State next = dead ? kDead : keep(std::move(reached));
-  if (!exhausted_) next_[place_of(state, byte)] = next;
+  for (std::size_t one = 0; one < classes_ && !exhausted_; ++one) {
+    if (alike[one]) next_[static_cast<std::size_t>(state) * classes_ + one] = next;
+  }
   std::int64_t work = byte_work_max_ - byte_work_left_ - byte_counted_;
   if (!dead && !std::exchange(states_[static_cast<std::size_t>(next)].counted, true)) {
     work += kStateWork;

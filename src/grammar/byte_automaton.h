@@ -16,6 +16,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -33,9 +34,10 @@ class ByteAutomaton {
  public:
   using State = std::int32_t;
   static constexpr State kDead = -1;  // no text goes on so
-  // A text that may be read in more ways than that is followed in the first so many alone: what
-  // comes is of the grammar still, and can come to an end.
-  static constexpr std::size_t kPlacesMax = 512;
+  // A text that may be at one step of the program in more ways than that is followed in so many of
+  // them alone, those that are nearest to an end first: what comes is of the grammar still, and can
+  // come to one.
+  static constexpr std::int32_t kReadingsMax = 32;
 
   // `work`: what may be done to find the places of no bytes, in the units of allow_work; where that
   // is not enough it is exhausted, and of no use.
@@ -136,6 +138,8 @@ class ByteAutomaton {
     byte_work_max_ = byte_units;
     stopped_ = exhausted_ = false;
   }
+  using ByteClasses = std::bitset<256>;
+  ByteClasses classes_of(const ByteStep& step) const;
   void find_classes();
   void begin(std::int64_t work);
   void forget_all();
@@ -146,7 +150,7 @@ class ByteAutomaton {
   State find_behind_any(State state, Text text);
   State behind_any_byte(State state, std::span<const std::uint8_t> bytes);
   State behind_any_beyond(State state);
-  // Adds the places from which a byte may come.
+  // Adds the places from which a byte may come, last ones first.
   void follow(Place from, Reached& reached);
   std::int32_t pushed(std::int32_t step, std::int32_t below);
   std::int32_t pushed_as_work(std::int32_t step, std::int32_t below);
@@ -172,6 +176,7 @@ class ByteAutomaton {
   struct Mark {
     std::uint64_t walk = 0;
     std::int32_t stack = 0;
+    std::int32_t kept = 0;  // of its places, where a byte may come
   };
   bool meets(const Place& place);
   std::vector<Mark> marks_;  // by step

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "grammar/byte_regex.h"
 #include "grammar/grammar_texts.h"
 
 namespace stemma {
@@ -75,8 +77,54 @@ TEST(ByteAutomaton, FollowsOnlySoManyReadings) {
   ByteAutomaton automaton = automaton_of(grammar, list);
   const std::string deep = std::string(40, '[') + "x" + std::string(40, ']');
   EXPECT_TRUE(accepts(automaton, deep));
-  EXPECT_LT(automaton.size(), 41 * 3 * ByteAutomaton::kPlacesMax);
+  EXPECT_LT(automaton.size(), deep.size() * 3 * ByteAutomaton::kReadingsMax);
   EXPECT_FALSE(accepts(automaton, deep + "]"));
+}
+
+// Readings begin at every character, each of many places; the first of them are those that can end.
+TEST(ByteAutomaton, WhatIsReadInManyWaysComesToAnEnd) {
+  struct Case {
+    const char* schema;
+    std::string text;
+  };
+  const std::string long_text = "\"" + std::string(60, 'x') + "\"";
+  for (const auto& [schema, text] : std::vector<Case>{
+           {R"({"type":"string","pattern":".{9,}"})", "\"123456789\""},
+           {R"({"type":"string","pattern":".{9,}"})", long_text},
+           {R"({"type":"string","pattern":".{20}$"})", long_text},
+           {R"({"type":"string","pattern":"\\S{8,}"})", "\"12345678\""},
+           {R"({"type":"string","pattern":"[^y]{10,}"})", long_text},
+           {R"({"type":"string","pattern":".{50,}"})", long_text},
+           {R"({"type":"string","pattern":".{400,}"})", "\"" + std::string(400, 'x') + "\""}}) {
+    ByteAutomaton automaton = automaton_of_schema(schema);
+    EXPECT_TRUE(accepts(automaton, text)) << schema;
+  }
+  for (const auto& [expression, text] :
+       std::vector<Case>{{R"([\s\S]*\S{20})", std::string(20, 'x')},
+                         {".*.{40,}", std::string(40, 'x')},
+                         {".*[^y]{600}", std::string(600, 'x')}}) {
+    ByteGrammar grammar;
+    const auto whole = add_regex(expression, RegexMatch::kWhole, grammar);
+    ByteAutomaton automaton = automaton_of(grammar, *whole);
+    EXPECT_TRUE(accepts(automaton, text)) << expression;
+  }
+}
+
+TEST(ByteAutomaton, ManyMembersAndChoicesAreAllFollowed) {
+  std::string members;
+  std::string choices;
+  for (int i = 0; i < 600; ++i) {
+    members += (i > 0 ? ",\"m" : "\"m") + std::to_string(i) + R"(":{"type":"null"})";
+    choices += (i > 0 ? "," : "") + (R"({"type":"object","properties":{"m)" + std::to_string(i)) +
+               R"(":{"type":"null"}},"required":["m)" + std::to_string(i) + R"("]})";
+  }
+  ByteAutomaton closed = automaton_of_schema(R"({"type":"object","properties":{)" + members +
+                                             R"(},"additionalProperties":false})");
+  EXPECT_TRUE(accepts(closed, "{}"));
+  EXPECT_TRUE(accepts(closed, R"({"m0": null, "m599": null})"));
+  ByteAutomaton any_of = automaton_of_schema(R"({"anyOf":[)" + choices + "]}");
+  EXPECT_TRUE(accepts(any_of, R"({"m0": null})"));
+  EXPECT_TRUE(accepts(any_of, R"({"m599": null})"));
 }
 
 TEST(ByteAutomaton, WithoutWorkLeftKeepsNothingOfWhatItDidNotLookFor) {

@@ -119,7 +119,7 @@ class RegexReader : private TextCursor {
     } else if (take("?")) {
       most = 1;
     } else if (!take("*")) {
-      if (!sees("{")) return one;
+      if (!sees_counts()) return one;
       if (!take_counts(least, most)) return one;
     }
     take("?");
@@ -128,18 +128,31 @@ class RegexReader : private TextCursor {
     return grammar_.repeated(most == 1 ? one : grammar_.rule(one), least, most);
   }
 
-  // {n}, {n,}, {n,m}; false if the brace is none of these.
+  // Whether {n}, {n,} or {n,m} comes. Other braces are characters, as browsers have it (ECMA-262,
+  // annex B) and Python.
+  bool sees_counts() const {
+    if (!sees("{")) return false;
+    std::string_view rest = text_.substr(at_ + 1);
+    const auto skip_digits = [&] {
+      const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+      rest.remove_prefix(digits);
+      return digits > 0;
+    };
+    if (!skip_digits()) return false;
+    if (rest.starts_with(",")) {
+      rest.remove_prefix(1);
+      skip_digits();
+    }
+    return rest.starts_with("}");
+  }
+
+  // REQUIRES: sees_counts().
   bool take_counts(std::int64_t& least, std::optional<std::int64_t>& most) {
     take("{");
-    const auto first = take_number();
-    if (!first.has_value()) {
-      invalid("{ without a count");
-      return false;
-    }
-    least = *first;
+    least = take_number().value_or(0);
     most = least;
     if (take(",")) most = take_number();
-    if (!take("}")) invalid("{ without a }");
+    take("}");
     if (most.has_value() && *most < least) invalid("counts in the wrong order");
     return status_.ok();
   }
@@ -150,9 +163,10 @@ class RegexReader : private TextCursor {
     if (take(".")) return chars(other_chars(kLineEnds));
     if (take("\\")) return escaped();
     if (sees("^") || sees("$")) return unsupported("^ and $ within an expression are");
-    for (const char* const quantifier : {"*", "+", "?", "{"}) {
-      if (sees(quantifier)) return invalid("a quantifier of nothing");
+    if (sees("*") || sees("+") || sees("?") || sees_counts()) {
+      return invalid("a quantifier of nothing");
     }
+    if (sees("{,")) return unsupported("{ before a comma is");  // a count to Python
     const char32_t code = take_char();
     return chars({{code, code}});
   }

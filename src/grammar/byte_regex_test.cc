@@ -58,7 +58,9 @@ INSTANTIATE_TEST_SUITE_P(
         RegexCase{"\\D\\W\\S", {"a-b", "é,b"}, {"1-b"}}, RegexCase{"[\\d.]+", {"1.2"}, {"a"}},
         RegexCase{"\\x41\\u0042\\u{43}\\u00e9", {"ABCé"}, {"ABC"}},
         RegexCase{"\\ud83d\\ude00", {"😀"}, {"x"}}, RegexCase{"[À-ÿ]", {"é"}, {"e"}},
-        RegexCase{"\\n\\t\\.\\*\\/", {"\n\t.*/"}, {"nt.*/"}}, RegexCase{"a{0}b", {"b"}, {"ab"}}));
+        RegexCase{"\\n\\t\\.\\*\\/", {"\n\t.*/"}, {"nt.*/"}}, RegexCase{"a{0}b", {"b"}, {"ab"}},
+        RegexCase{"{a}", {"{a}"}, {"a"}}, RegexCase{"a{x}", {"a{x}"}, {"ax"}},
+        RegexCase{"a{1", {"a{1"}, {"a"}}, RegexCase{"{}a{1,x}", {"{}a{1,x}"}, {"ax"}}));
 
 TEST(ByteRegex, MatchesAnywhereUnlessItSaysWhere) {
   const auto accepted = [](std::string_view expression, const std::vector<std::string>& texts) {
@@ -90,8 +92,8 @@ TEST(ByteRegex, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal("*a"), "at 0: a quantifier of nothing");
   EXPECT_EQ(refusal("a**"), "at 2: a quantifier of a quantifier");
   EXPECT_EQ(refusal("a{2,1}"), "at 6: counts in the wrong order");
-  EXPECT_EQ(refusal("a{x}"), "at 2: { without a count");
-  EXPECT_EQ(refusal("a{1"), "at 3: { without a }");
+  EXPECT_EQ(refusal("{1}"), "at 0: a quantifier of nothing");
+  EXPECT_EQ(refusal("a{1}{2,}"), "at 4: a quantifier of nothing");
   EXPECT_EQ(refusal("a\\"), "at 2: a \\ without a character");
   EXPECT_EQ(refusal("\\xg0"), "at 2: a character without its digits");
   EXPECT_EQ(refusal("\\u{110000}"), "at 9: no character of Unicode");
@@ -109,6 +111,7 @@ TEST(ByteRegex, RefusesByNameWhatHasNoGrammar) {
   EXPECT_EQ(refusal("(a)\\1"), "at 4: backreferences are not supported");
   EXPECT_EQ(refusal("(?=a)"), "at 1: groups that begin with (? are not supported");
   EXPECT_EQ(refusal("(?<!a)"), "at 1: groups that begin with (? are not supported");
+  EXPECT_EQ(refusal("a{,2}"), "at 1: { before a comma is not supported");
   EXPECT_EQ(refusal("a++"), "at 2: possessive quantifiers are not supported");
   EXPECT_EQ(refusal("\\p{L}"), "at 2: \\p is not supported");
   EXPECT_EQ(refusal("a^b"), "at 1: ^ and $ within an expression are not supported");

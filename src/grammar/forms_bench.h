@@ -19,10 +19,11 @@ struct FormsBenchOptions {
   int tokens = 200;                     // of an output: samples
 };
 
-// Microseconds a token, of which each comes in a state that no output was in before: within a
-// string of bounded length, of unbounded length, and between the members of an object. Bound:
-// drawing a token out of the logits (`draw`), which is done for each anyway; ratio 1.0 is as much
-// again.
+// Microseconds a token: within a string of bounded length, of unbounded length and of a pattern,
+// between the members of an object, and in a free text; `first` where nothing of the form was found
+// before, as where a text comes to such a place, `next` where it goes on there: its tokens before
+// have found some of it, all of it where they come back to the same state. Bound: drawing a token
+// out of the logits (`draw`), which is done for each anyway; ratio 1.0 is as much again.
 std::vector<BenchLine> bench_forms(const FormsBenchOptions& options = {});
 
 }  // namespace stemma

@@ -18,6 +18,13 @@
 namespace stemma {
 namespace {
 
+// "[ab]*a" and then so many letters, each of steps of its own: a text can be at all of them.
+std::string costly_expression(int letters) {
+  std::string expression = "[ab]*a";
+  for (int i = 0; i < letters; ++i) expression += "(a|b|[ab])";
+  return expression;
+}
+
 // Tokens 0 to 255 are the bytes.
 class GrammarBookTest : public testing::Test {
  protected:
@@ -150,7 +157,7 @@ TEST_F(GrammarBookTest, ATextBehindWhichTooMuchWorkIsNeededAllowsNothing) {
   GrammarBook book(tokenizer_, kTokens, {.work = 400});
   const auto open = [&] {
     return book.open("x", [](ByteGrammar& grammar) {
-      return add_regex("[ab]*a[ab]{300}", RegexMatch::kWhole, grammar);
+      return add_regex(costly_expression(300), RegexMatch::kWhole, grammar);
     });
   };
   const Result<OwnedConstraint> constraint = open();
@@ -175,7 +182,7 @@ class PortionsTest : public GrammarBookTest {
 
   static Result<OwnedConstraint> open_costly(GrammarBook& book) {
     return book.open("costly", [](ByteGrammar& grammar) {
-      return add_regex("[ab]*a[ab]{300}", RegexMatch::kWhole, grammar);
+      return add_regex(costly_expression(300), RegexMatch::kWhole, grammar);
     });
   }
   OwnedConstraint open_costly() { return std::move(open_costly(book_)).value(); }
@@ -363,7 +370,7 @@ class GrammarMemoryTest : public PortionsTest {
 
   // Different ones have different numbers.
   static OwnedConstraint open_large(GrammarBook& book, int number) {
-    const std::string expression = "[ab]*a[ab]{" + std::to_string(400 + number) + "}";
+    const std::string expression = costly_expression(400 + number);
     return std::move(book.open(expression,
                                [&](ByteGrammar& grammar) {
                                  return add_regex(expression, RegexMatch::kWhole, grammar);

@@ -132,7 +132,7 @@ Part JsonParts::written(std::span<const CharRange> chars) const {
   constexpr std::pair<char32_t, std::string_view> kEscapes[] = {
       {U'"', "\\\""}, {U'\\', "\\\\"}, {U'\b', "\\b"}, {U'\f', "\\f"},
       {U'\n', "\\n"}, {U'\r', "\\r"},  {U'\t', "\\t"}};
-  std::vector<Part> parts;
+  std::vector<std::string> escapes;
   std::vector<CharRange> plain;
   for (const CharRange& range : chars) {
     for (const CharRange& allowed : kPlain) {
@@ -141,14 +141,17 @@ Part JsonParts::written(std::span<const CharRange> chars) const {
       if (both.first <= both.last) plain.push_back(both);
     }
     for (const auto& [code, escape] : kEscapes) {
-      if (range.first <= code && code <= range.last) parts.push_back(grammar.text(escape));
+      if (range.first <= code && code <= range.last) escapes.emplace_back(escape);
     }
     for (char32_t code = range.first; code <= std::min<char32_t>(range.last, 0x1F); ++code) {
       const bool has_short = std::any_of(std::begin(kEscapes), std::end(kEscapes),
                                          [&](const auto& one) { return one.first == code; });
-      if (!has_short) parts.push_back(grammar.text(fmt::format("\\u{:04x}", code + 0U)));
+      if (!has_short) escapes.push_back(fmt::format("\\u{:04x}", code + 0U));
     }
   }
+  std::vector<Part> parts;
+  const std::vector<std::string_view> views(escapes.begin(), escapes.end());
+  if (!views.empty()) parts.push_back(grammar.one_text_of(views));
   if (!plain.empty()) parts.push_back(grammar.one_of(plain));
   return grammar.rule(grammar.either(std::move(parts)));
 }

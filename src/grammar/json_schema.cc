@@ -294,6 +294,7 @@ class SchemaReader {
     bool required = false;
   };
   std::vector<Member> members_of(const Json& schema, const std::string& path);
+  std::optional<Part> other_value(const Json& schema, const std::string& path);
   std::optional<Part> other_member(const Json& schema, const std::vector<Member>& members,
                                    const std::string& path);
   Part member(const std::string& name, Part value) {
@@ -381,7 +382,6 @@ std::vector<SchemaReader::Member> SchemaReader::members_of(const Json& schema,
   }
   std::map<std::string, std::size_t> places;  // names of their own: members move as they grow
   for (std::size_t i = 0; i < members.size(); ++i) places.emplace(members[i].name, i);
-  const auto others = schema.find("additionalProperties");
   for (const Json& name : *required) {
     if (!name.is_string()) {
       wrong(at, "must be a list of names");
@@ -392,17 +392,33 @@ std::vector<SchemaReader::Member> SchemaReader::members_of(const Json& schema,
     if (place != places.end()) {
       members[place->second].required = true;
     } else {  // it may be what others may be
-      Part value = json_.any;
-      if (others != schema.end() && *others == false) {
-        value = nothing(at, fmt::format("\"{}\" is no property", printable(text)));
-      } else if (others != schema.end()) {
-        value = refer(*others, path + ".additionalProperties");
-      }
+      const std::optional<Part> value = other_value(schema, path);
+      const Part none = nothing(at, fmt::format("\"{}\" is no property", printable(text)));
       places.emplace(text, members.size());
-      members.push_back({text, member(text, value), true});
+      members.push_back({text, member(text, value.value_or(none)), true});
     }
   }
   return members;
+}
+
+// What members may be that no property names; nothing: there are none. Patterns of names are not
+// kept to where they are read at all, but what they say of the members that they name is.
+std::optional<Part> SchemaReader::other_value(const Json& schema, const std::string& path) {
+  std::vector<Part> values;
+  const auto others = schema.find("additionalProperties");
+  const auto patterns = schema.find("patternProperties");
+  const bool has_patterns = patterns != schema.end() && patterns->is_object() && !patterns->empty();
+  if (others == schema.end() && !has_patterns) return json_.any;
+  if (others != schema.end() && *others != false) {
+    values.push_back(refer(*others, path + ".additionalProperties"));
+  }
+  if (has_patterns) {
+    for (const auto& [pattern, value] : patterns->items()) {
+      values.push_back(refer(value, path + ".patternProperties." + printable(pattern)));
+    }
+  }
+  if (values.empty()) return std::nullopt;
+  return grammar_.either(std::move(values));
 }
 
 // A member that no property names; nothing: there is none.
@@ -410,14 +426,14 @@ std::optional<Part> SchemaReader::other_member(const Json& schema,
                                                const std::vector<Member>& members,
                                                const std::string& path) {
   const auto others = schema.find("additionalProperties");
-  const bool said = others != schema.end();
-  if (said ? *others == false : schema.contains("properties")) return std::nullopt;
-  const Part value = said ? refer(*others, path + ".additionalProperties") : json_.any;
+  if (others == schema.end() && schema.contains("properties")) return std::nullopt;
+  const std::optional<Part> value = other_value(schema, path);
+  if (!value.has_value()) return std::nullopt;
   std::vector<std::string> names;
   names.reserve(members.size());
   for (const Member& named : members) names.push_back(named.name);
   const Part name = names.empty() ? json_.string(0, std::nullopt) : json_.other_string(names);
-  return grammar_.rule(grammar_.sequence({name, json_.colon(), value}));
+  return grammar_.rule(grammar_.sequence({name, json_.colon(), *value}));
 }
 
 Part SchemaReader::object(const Json& schema, const std::string& path) {

@@ -10,7 +10,8 @@
 // A grammar gives less than a schema allows: members come in the order of `properties`, numbers
 // have at most 18 digits (those with bounds six behind the point, and no exponent), white space is
 // a space or a line's begin, and members that no property names only come where
-// additionalProperties says so. It gives more in two things: what several schemas of a oneOf allow
+// additionalProperties or, where the schema is not strict, patternProperties say so, under any
+// name. It gives more in two things: what several schemas of a oneOf allow
 // may come, and a name that no property has may come twice.
 //
 // A schema that nothing keeps to is left out of choices, and so is a member or an item of it that

@@ -81,19 +81,25 @@ std::int64_t first_that(std::int64_t limit, IsSo&& is_so) {
   return first;
 }
 
+// As draft 4 and OpenAPI 3.0 say it: "minimum": 0, "exclusiveMinimum": true.
+bool is_flagged(const TemplateJson& schema, std::string_view word) {
+  const auto flag = schema.find(word == "minimum" ? "exclusiveMinimum" : "exclusiveMaximum");
+  return flag != schema.end() && flag->is_boolean() && flag->get<bool>();
+}
+
 }  // namespace
 
 Result<NumberRange> read_number_range(const TemplateJson& schema, int places, std::int64_t limit) {
   NumberRange range = {.least = -limit, .most = limit};
   for (const char* const name : {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"}) {
     const auto found = schema.find(name);
-    if (found == schema.end()) continue;
+    const std::string_view word = name;
+    if (found == schema.end() || (found->is_boolean() && word.starts_with("exclusive"))) continue;
     if (!found->is_number()) {
       return Error{ErrorCode::kInvalidArgument, std::string(name) + " must be a number"};
     }
-    const std::string_view word = name;
     const Bound bound(*found, places);
-    const bool exclusive = word.starts_with("exclusive");
+    const bool exclusive = word.starts_with("exclusive") || is_flagged(schema, word);
     range.is_free = false;
     if (word.ends_with("inimum")) {
       const auto is_within = [&](std::int64_t number) {

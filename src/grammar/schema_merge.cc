@@ -232,6 +232,8 @@ class SchemaMerger {
     const bool is_bound = is_among(word, kLeast) || is_among(word, kMost);
     // Of words that are not kept to, one that narrows counts: it is refused, or passed over.
     if (is_among(word, kNarrowingWords) && !narrows(word, a)) return b;
+    // A list of names is kept to, so the other one must not get lost.
+    if (word == "propertyNames" && narrows(word, b)) return {{"allOf", Json::array({a, b})}};
     return is_bound || is_among(word, kOneAlone) ? several(word) : a;
   }
 

@@ -1,0 +1,69 @@
+// Schemas as other drafts and dialects have them, and what is not kept to where a schema is not
+// strict.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "grammar/grammar_texts.h"
+
+namespace stemma {
+namespace {
+
+TEST(JsonSchemaDialects, BoundsMayBeFlaggedAsExclusive) {
+  ByteAutomaton above =
+      automaton_of_schema(R"({"type":"integer","minimum":0,"exclusiveMinimum":true,"maximum":3})");
+  EXPECT_FALSE(accepts(above, "0"));
+  EXPECT_TRUE(accepts(above, "1"));
+  EXPECT_TRUE(accepts(above, "3"));
+  ByteAutomaton below =
+      automaton_of_schema(R"({"type":"integer","minimum":0,"exclusiveMinimum":false,"maximum":3,)"
+                          R"("exclusiveMaximum":true})");
+  EXPECT_TRUE(accepts(below, "0"));
+  EXPECT_TRUE(accepts(below, "2"));
+  EXPECT_FALSE(accepts(below, "3"));
+  ByteAutomaton bare = automaton_of_schema(R"({"type":"integer","exclusiveMaximum":true})");
+  EXPECT_TRUE(accepts(bare, "7")) << "a flag of no bound says nothing";
+}
+
+TEST(JsonSchemaDialects, MembersMayBeThoseThatPatternsName) {
+  constexpr bool kIsStrict = false;
+  ByteAutomaton closed = automaton_of_schema(
+      R"({"type":"object","properties":{"a":{"type":"null"}},"patternProperties":)"
+      R"({"^[a-z]+$":{"type":"integer"},"^B":{"type":"boolean"}},"additionalProperties":false})",
+      kIsStrict);
+  EXPECT_TRUE(accepts(closed, "{}"));
+  EXPECT_TRUE(accepts(closed, R"({"a": null, "bc": 1, "Bd": true})"));
+  EXPECT_FALSE(accepts(closed, R"({"bc": "text"})"));
+  ByteAutomaton required = automaton_of_schema(
+      R"({"type":"object","patternProperties":{"^[a-z]+$":{"type":"integer"}},"required":["k"],)"
+      R"("additionalProperties":false})",
+      kIsStrict);
+  EXPECT_TRUE(accepts(required, R"({"k": 1, "more": 2})"));
+  EXPECT_FALSE(accepts(required, R"({"more": 2})"));
+  ByteAutomaton open =
+      automaton_of_schema(R"({"type":"object","patternProperties":{"^i":{"type":"integer"}},)"
+                          R"("additionalProperties":{"type":"string"}})",
+                          kIsStrict);
+  EXPECT_TRUE(accepts(open, R"({"i": 1, "s": "text"})"));
+  EXPECT_FALSE(accepts(open, R"({"s": null})"));
+}
+
+// A list of names is kept to, another one of the same names would be lost.
+TEST(JsonSchemaDialects, NamesOfSeveralSchemasAreRefusedWhereTheyAreStrict) {
+  for (const std::string second : {R"({"enum":["b","c"]})", R"({"pattern":"^b"})"}) {
+    ByteGrammar grammar;
+    const auto schema = TemplateJson::parse(
+        R"({"allOf":[{"propertyNames":{"enum":["a","b"]}},{"propertyNames":)" + second +
+        R"(}],"type":"object","additionalProperties":{"type":"integer"}})");
+    EXPECT_FALSE(add_json_schema(schema, {.strict = true}, grammar).ok()) << second;
+  }
+  ByteAutomaton same = automaton_of_schema(
+      R"({"allOf":[{"propertyNames":{"enum":["a"]}},{"propertyNames":{"enum":["a"]}}],)"
+      R"("type":"object","additionalProperties":{"type":"integer"}})");
+  EXPECT_TRUE(accepts(same, R"({"a": 1})"));
+  EXPECT_FALSE(accepts(same, R"({"b": 1})"));
+}
+
+}  // namespace
+}  // namespace stemma
