@@ -12,6 +12,13 @@ void FadingLine::add(double x, double y) noexcept {
   xy_ = kFading * xy_ + x * y;
 }
 
+// All sums by one factor: the line stays where it is.
+void FadingLine::doubt() noexcept {
+  if (weight_ <= kDoubtedWeight) return;
+  const double factor = kDoubtedWeight / weight_;
+  for (double* const sum : {&weight_, &x_, &y_, &xx_, &xy_}) *sum *= factor;
+}
+
 // The line neither falls nor begins below zero: one that costs nothing far out, or less than
 // nothing near zero, would be believed at its worst.
 double FadingLine::at(double x) const noexcept {
@@ -48,6 +55,13 @@ std::optional<std::int64_t> LoadCosts::load_us(Tier tier, std::int64_t pages) co
   const FadingLine& line = loads_[static_cast<std::size_t>(tier)];
   if (!line.known()) return std::nullopt;
   return static_cast<std::int64_t>(line.at(static_cast<double>(pages)));
+}
+
+bool LoadCosts::try_doubt(Tier tier, std::int64_t now_us) noexcept {
+  if (now_us < asked_us(tier) + kDoubtAfterUs) return false;
+  asked(tier, now_us);
+  loads_[static_cast<std::size_t>(tier)].doubt();
+  return true;
 }
 
 }  // namespace stemma

@@ -30,9 +30,12 @@ class FadingLine {
   bool known() const noexcept { return weight_ > 0; }
   // REQUIRES: known().
   double at(double x) const noexcept;
+  // What it was given so far tells little from now on: the next sighting outweighs all of it.
+  void doubt() noexcept;
 
  private:
   static constexpr double kFading = 0.95;
+  static constexpr double kDoubtedWeight = 0.25;
   Alone alone_;
   double weight_ = 0;
   double x_ = 0;
@@ -52,13 +55,24 @@ class LoadCosts {
   std::optional<std::int64_t> compute_us(std::int64_t first_token, std::int64_t tokens) const;
   std::optional<std::int64_t> load_us(Tier tier, std::int64_t pages) const;
 
+  // Pages of the tier are loaded. Times are of one clock.
+  void asked(Tier tier, std::int64_t now_us) noexcept { asked_us(tier) = now_us; }
+  // Whether to load all the same what would take too long by what was seen: where none of the
+  // tier's pages were loaded for kDoubtAfterUs. Only what is loaded teaches what loading costs, and
+  // a tier that was slow once may be fast by now. True counts as asked.
+  bool try_doubt(Tier tier, std::int64_t now_us) noexcept;
+
  private:
+  static constexpr std::int64_t kDoubtAfterUs = 10'000'000;
+  std::int64_t& asked_us(Tier tier) noexcept { return asked_us_[static_cast<std::size_t>(tier)]; }
+
   static constexpr auto kLoadAlone = FadingLine::Alone::kThroughZero;
   // Over the tokens before.
   FadingLine prefill_us_per_token_{FadingLine::Alone::kFlat};
   // By tier: us over pages.
   std::array<FadingLine, 4> loads_ = {FadingLine(kLoadAlone), FadingLine(kLoadAlone),
                                       FadingLine(kLoadAlone), FadingLine(kLoadAlone)};
+  std::array<std::int64_t, 4> asked_us_ = {};  // by tier
 };
 
 }  // namespace stemma

@@ -43,6 +43,16 @@ TEST(FadingLine, ForgetsWhatWas) {
   EXPECT_NEAR(line.at(10), 10, 1);
 }
 
+TEST(FadingLine, InDoubtStaysAndIsSoonElsewhere) {
+  FadingLine line(Alone::kFlat);
+  for (int i = 0; i < 200; ++i) line.add(10, 1000);
+  line.doubt();
+  EXPECT_NEAR(line.at(10), 1000, 1e-6);
+  line.doubt();
+  line.add(10, 10);
+  EXPECT_NEAR(line.at(10), 200, 1e-6);
+}
+
 TEST(LoadCosts, KnowNothingAtFirst) {
   const LoadCosts costs;
   EXPECT_EQ(costs.compute_us(0, 100), std::nullopt);
@@ -57,6 +67,21 @@ TEST(LoadCosts, LongerContextsCostMoreATokenAndTiersAreApart) {
   costs.loaded(Tier::kDisk, 10, 5000);
   EXPECT_EQ(*costs.load_us(Tier::kDisk, 20), 10'000);
   EXPECT_EQ(costs.load_us(Tier::kHost, 20), std::nullopt);
+}
+
+TEST(LoadCosts, OfATierThatWasLeftAloneAreInDoubt) {
+  constexpr std::int64_t kWhileUs = 10'000'000;
+  LoadCosts costs;
+  costs.asked(Tier::kDisk, 1000);
+  costs.loaded(Tier::kDisk, 10, 300'000);
+  EXPECT_FALSE(costs.try_doubt(Tier::kDisk, 999 + kWhileUs));
+  costs.asked(Tier::kDisk, 2000);
+  EXPECT_FALSE(costs.try_doubt(Tier::kDisk, 1000 + kWhileUs)) << "asked meanwhile";
+  EXPECT_TRUE(costs.try_doubt(Tier::kDisk, 2000 + kWhileUs));
+  EXPECT_FALSE(costs.try_doubt(Tier::kDisk, 2001 + kWhileUs)) << "once";
+  EXPECT_EQ(*costs.load_us(Tier::kDisk, 10), 300'000) << "nothing was seen yet";
+  costs.loaded(Tier::kDisk, 10, 5'000);
+  EXPECT_LT(*costs.load_us(Tier::kDisk, 10), 70'000);
 }
 
 }  // namespace

@@ -196,19 +196,23 @@ void Promotion::add_pieces(std::int64_t first_page, std::int64_t end_page, Tier 
 
 // Loading a piece from the back takes its time while the front is computed: as long as all that is
 // asked for is there before computing it would be, the request is no later for it. What is beyond
-// that is not asked for. A tier or a model never seen at work is given the chance. Returns how long
-// the loads will take, as far as that is known.
+// that is not asked for. A tier or a model never seen at work is given the chance, and with one
+// piece so is a tier that was left alone for a while. Returns how long the loads will take, as far
+// as that is known.
 std::int64_t Promotion::decide() {
+  const std::int64_t now_us = parts_.clock.now_us();
   std::int64_t load_us = 0;
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
     if (piece->state != PieceState::kWanted) continue;
     const std::int64_t gap_tokens = piece->end_page() * page_size() - anchor_.tokens();
     const auto load = parts_.costs.load_us(piece->tier, piece->pages);
     const auto compute = parts_.costs.compute_us(anchor_.tokens(), gap_tokens);
-    if (load.has_value() && compute.has_value() && load_us + *load > *compute) {
+    const bool is_late = load.has_value() && compute.has_value() && load_us + *load > *compute;
+    if (is_late && !parts_.costs.try_doubt(piece->tier, now_us)) {
       piece->state = PieceState::kGone;
       parts_.counters.declined += piece->pages;
     } else {
+      parts_.costs.asked(piece->tier, now_us);
       load_us += load.value_or(0);
     }
   }
