@@ -192,7 +192,9 @@ Result<IndexContents> DiskIndex::load(std::int64_t deadline_us) {
     files_.read(DiskLane::kWrite, std::span(&read, 1), deadline_us);
     if (read.outcome != DiskOutcome::kDone) {
       files_.close(*file);
-      return Error{ErrorCode::kIo, files_.directory() + "/index: cannot read", read.sys_errno};
+      const bool overdue = read.outcome == DiskOutcome::kOverdue;
+      return Error{overdue ? ErrorCode::kDeadline : ErrorCode::kIo,
+                   files_.directory() + "/index: cannot read", read.sys_errno};
     }
     reader.take(bytes);
   }

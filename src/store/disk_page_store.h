@@ -91,7 +91,8 @@ class DiskPageStore final : public PageStore {
   PageStoreUsage usage() const override;
   void visit_metrics(MetricVisitor& visitor) const override;
 
-  // Whether an error has ended all writing until the next opening.
+  // Whether an error, or a disk that was too slow to open, has ended all writing until the next
+  // opening.
   bool read_only() const noexcept { return read_only_; }
 
  private:
@@ -158,7 +159,10 @@ class DiskPageStore final : public PageStore {
 
   // Opening (disk_page_store_open.cc).
   Status load();
-  Status open_slabs(std::int64_t deadline_us);
+  std::int64_t in_time() const;
+  Result<IndexContents> read_all();
+  Status open_slabs();
+  void close_slabs();
   IndexContents contents_of_frames(std::int64_t deadline_us);
   void adopt(const IndexContents& contents);
   void fit_into_limit(std::int64_t deadline_us);

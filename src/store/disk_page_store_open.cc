@@ -3,7 +3,8 @@
 // same, and a purge looks at the frames' headers first. Where the index is lost, the frames' own
 // headers say which page they are, and it is made anew from them. An index that is there but cannot
 // be read is not lost: what it has removed is not to be found among the frames. Nothing that is
-// found wrong keeps the store from opening.
+// found wrong keeps the store from opening. What is only too slow now may be all right: then the
+// store has nothing and writes nothing in this life, and leaves to the next all that lies there.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -41,25 +42,23 @@ Result<std::unique_ptr<DiskPageStore>> DiskPageStore::open(std::unique_ptr<DiskF
 }
 
 Status DiskPageStore::load() {
-  const std::int64_t deadline_us = clock_.now_us() + kOpeningUs;
-  STEMMA_RETURN_IF_ERROR(open_slabs(deadline_us));
-  Result<IndexContents> contents = index_.load(deadline_us);
-  if (!contents.ok()) contents = index_.load(deadline_us);  // it may have been once
-  if (!contents.ok()) {
-    STEMMA_LOG(kWarning, "tier.disk.index_unreadable", kv("error", to_string(contents.error())));
-    contents = IndexContents();
-    contents->found = true;
+  Result<IndexContents> contents = read_all();
+  if (!contents.ok() && contents.error().code == ErrorCode::kDeadline) {
+    close_slabs();
+    become_read_only("opening", contents.error());
+    return {};
   }
+  STEMMA_RETURN_IF_ERROR(contents);
   counters_.bad_index_cells = contents->bad_cells;
-  if (!contents->found) *contents = contents_of_frames(deadline_us);
+  if (!contents->found) *contents = contents_of_frames(in_time());
   adopt(*contents);
   const std::int64_t slabs_before = std::ssize(slabs_.slabs());
-  fit_into_limit(deadline_us);
+  fit_into_limit(in_time());
   const bool as_it_was = index_.usable() && contents->bad_cells == 0 && !contents->contested &&
                          slabs_before == std::ssize(slabs_.slabs()) &&
                          index_.file_bytes() <= index_bytes_max(slabs_.slots());
   if (!as_it_was) {
-    const Status written = compact(deadline_us);
+    const Status written = compact(in_time());
     if (!written.ok()) {
       STEMMA_LOG(kWarning, "tier.disk.index_not_written", kv("error", to_string(written.error())));
     }
@@ -71,7 +70,26 @@ Status DiskPageStore::load() {
   return {};
 }
 
-Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
+std::int64_t DiskPageStore::in_time() const {
+  return clock_.now_us() + kOpeningUs;
+}
+
+// What the index says, which is nothing where it cannot be read, once the slabs are open.
+// kDeadline: one or the other takes too long.
+Result<IndexContents> DiskPageStore::read_all() {
+  STEMMA_RETURN_IF_ERROR(open_slabs());
+  Result<IndexContents> contents = index_.load(in_time());
+  if (!contents.ok()) contents = index_.load(in_time());  // it may have been once
+  if (!contents.ok()) {
+    if (contents.error().code == ErrorCode::kDeadline) return contents;
+    STEMMA_LOG(kWarning, "tier.disk.index_unreadable", kv("error", to_string(contents.error())));
+    contents = IndexContents();
+    contents->found = true;
+  }
+  return contents;
+}
+
+Status DiskPageStore::open_slabs() {
   STEMMA_ASSIGN_OR_RETURN(const std::vector<DiskEntry> entries, files_->list());
   for (const DiskEntry& entry : entries) {
     const std::optional<SlabName> name = SlabName::try_parse(entry.name);
@@ -86,7 +104,7 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
     const std::int64_t slots = std::min<std::int64_t>(*entry.bytes / name->slot_bytes,
                                                       std::numeric_limits<std::int32_t>::max());
     if (slots == 0) {  // it was being made when the process ended
-      ignore_error(files_->remove(entry.name, deadline_us), "it is as small as can be");
+      ignore_error(files_->remove(entry.name, in_time()), "it is as small as can be");
       continue;
     }
     if (slabs_.slabs().contains(name->number)) {  // somebody copied it here from elsewhere
@@ -95,15 +113,24 @@ Status DiskPageStore::open_slabs(std::int64_t deadline_us) {
       strays_.push_back({entry, /*goes=*/false});
       continue;
     }
-    const Result<DiskFileId> file = files_->open(entry.name, DiskAccess::kDirect, deadline_us);
+    const Result<DiskFileId> file = files_->open(entry.name, DiskAccess::kDirect, in_time());
     if (file.ok()) {
       slabs_.add(*name, *file, slots, DiskSlabs::Slots::kStale);
       continue;
     }
+    if (file.error().code == ErrorCode::kDeadline) return file.error();
     STEMMA_LOG(kWarning, "tier.disk.slab_unreadable", kv("error", to_string(file.error())));
     strays_.push_back({entry, /*goes=*/false});
   }
   return {};
+}
+
+// What lies in them is nobody's to change.
+void DiskPageStore::close_slabs() {
+  while (!slabs_.slabs().empty()) {
+    files_->close(slabs_.take_out(slabs_.slabs().begin()->first));
+  }
+  strays_.clear();
 }
 
 // What the headers of all frames say: in place of an index that is lost.
