@@ -103,8 +103,8 @@ std::int64_t Backups::stored_end(int store, std::span<const PageKey> keys,
 }
 
 // A store that answers from memory says where it ends, which may be before what is new: pages above
-// may have been lost, or never stored. Another one is asked when it has what is new. REQUIRES:
-// can_store.
+// may have been lost, or never stored. Where it says nothing, what is new goes to it alone. Another
+// one is asked when it has what is new. REQUIRES: can_store.
 void Backups::store_in(int store, const PrefixLock& held, PageStretch pages) {
   RadixPrefixCache& tree = parts_.host.tree();
   auto ticket = try_open_store(store, held, pages.pages());
@@ -115,7 +115,7 @@ void Backups::store_in(int store, const PrefixLock& held, PageStretch pages) {
   if (target.lookup_is_local()) {
     fill_text(job, held, text, tree.page_size(), 0);
     const auto found = target.lookup(job.keys, job.deadline_us);
-    pages.first = found.ok() ? stored_end(store, job.keys, *found) : pages.end;
+    pages.first = stored_end(store, job.keys, found.ok() ? *found : pages.first);
   }
   if (pages.empty()) return;
   if (!target.lookup_is_local()) {

@@ -66,6 +66,25 @@ TEST_F(BackupsTest, WhatIsOnItsWayToAStoreIsNotWrittenAgain) {
   EXPECT_EQ(stored(), 5);
 }
 
+// As where its reads fail, and it is left alone for a while.
+TEST_F(BackupsTest, AStoreThatDoesNotSayWhatItHasIsGivenWhatIsNew) {
+  open<MapStore>(256);
+  compute({0, 1, 2});
+  end_backups();
+  end_stores();
+  static_cast<MapStore*>(tiers->stores()[0])->broken = true;
+  compute({0, 1, 2, 3, 4});
+  end_backups();
+  ASSERT_EQ(tiers->lanes().posted.size(), 1u);
+  EXPECT_EQ(posted(0).tokens, (std::vector<TokenId>{3, 4}));
+  compute({0, 1, 2, 3, 4, 5});
+  end_backups();
+  ASSERT_EQ(tiers->lanes().posted.size(), 2u);
+  EXPECT_EQ(posted(1).tokens, (std::vector<TokenId>{5})) << "the others are on their way";
+  EXPECT_EQ(end_stores(), 2);
+  EXPECT_EQ(stored(), 6);
+}
+
 //   0 1 2 │ 3 4      of which the store has lost 1 and 2
 TEST_F(BackupsTest, WhatARemoteStoreHasLostOfTheBeginningGoesToItAnew) {
   open(256);

@@ -8,6 +8,10 @@
 namespace stemma {
 namespace {
 
+Error left_alone() {
+  return {ErrorCode::kIo, "the store is left alone for a while"};
+}
+
 // Whether the store said anything of any page: a page that is missing, or refused, was answered.
 template <typename Operation>
 bool answered(std::span<const Operation> operations) {
@@ -28,7 +32,7 @@ GuardedStore::GuardedStore(std::unique_ptr<PageStore> inner, const Clock& clock,
     : inner_(std::move(inner)), clock_(clock), reads_(clock, options), writes_(clock, options) {}
 
 Result<std::int64_t> GuardedStore::lookup(std::span<const PageKey> keys, std::int64_t deadline_us) {
-  if (!reads_.lets_in()) return 0;
+  if (!reads_.lets_in()) return left_alone();
   return inner_->lookup(keys, deadline_us);
 }
 
@@ -50,9 +54,7 @@ void GuardedStore::write(std::span<PageWrite> writes, std::int64_t deadline_us) 
 // A purge that got somewhere was answered, also where it has not come to its end.
 PurgeOutcome GuardedStore::purge_behind(std::span<const NamespaceFamily> namespaces,
                                         std::int64_t pages_before, std::int64_t deadline_us) {
-  if (!writes_.try_enter()) {
-    return {.status = Error{ErrorCode::kIo, "the store is left alone for a while"}};
-  }
+  if (!writes_.try_enter()) return {.status = left_alone()};
   PurgeOutcome outcome = pages_before == 0
                              ? inner_->purge(namespaces, deadline_us)
                              : inner_->purge_behind(namespaces, pages_before, deadline_us);

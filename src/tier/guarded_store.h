@@ -1,10 +1,10 @@
 // GuardedStore: a page store behind a breaker for its reads and one for its writes. While a lane of
-// it keeps failing, or misses its deadlines, calls come back at once, and lookups find nothing: a
-// request does not wait for what will not come, and no ticket is kept for it.
+// it keeps failing, or misses its deadlines, calls come back at once, and a lookup is an error: a
+// request does not wait for what will not come, no ticket is kept for it, and nobody takes what is
+// not known for missing.
 //
 //   lookup, read   the breaker of reads; a call of which no page was answered is a failure, one
-//   that
-//                  took until its deadline opens the breaker by itself
+//                  that took until its deadline opens the breaker by itself
 //   write, purge   the breaker of writes, likewise
 //
 // For the disk's store (disk_page_store), under whose name it counts; others have breakers of their
