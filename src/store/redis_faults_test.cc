@@ -113,6 +113,18 @@ class ScriptedRedis {
 
 using Then = ScriptedRedis::Then;
 
+// Its time ends between the two.
+TEST_F(RedisFaultsTest, AValueThatWasThereAndHasGoneIsNotStored) {
+  FakeRedis server(FakeRedis::with_pong([](const Words& command) -> Answer {
+    if (command[0] == "SET") return {"$-1\r\n"};
+    return {command[0] == "EXPIRE" && page_of(command[1]) == 1 ? ":0\r\n" : ":1\r\n"};
+  }));
+  const auto store = open_store(patient_options(server));
+  EXPECT_EQ(write(*store, 0, kPages), "dfd");
+  EXPECT_EQ(metric(*store, "written_pages_total"), 0);
+  EXPECT_EQ(metric(*store, "write_failed_pages_total"), 1);
+}
+
 TEST_F(RedisFaultsTest, RepliesCutAtEveryByteThenClosed) {
   ScriptedRedis script([this](const Words& command) { return right_reply(command); });
   const auto store = open_store(patient_options(script.server()));

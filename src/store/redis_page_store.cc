@@ -38,6 +38,11 @@ bool is_known(const RedisCommand& command) {
   return command.answered && command.reply.kind == RespKind::kInteger;
 }
 
+// Whether there was a value under its name, which stays.
+bool found_value(const RedisCommand& set) {
+  return set.answered && set.reply.kind == RespKind::kNil;
+}
+
 // Whether no server of these has room.
 bool found_no_room(std::span<const RedisCommand> commands) {
   const auto no_room = [](const RedisCommand& command) {
@@ -218,15 +223,38 @@ void RedisPageStore::write(std::span<PageWrite> writes, std::int64_t deadline_us
     sent.push_back(&write);
   }
   writer_.servers.run(commands, deadline_us);
-  for (std::size_t i = 0; i < sent.size(); ++i) sent[i]->verdict = write_verdict(commands[i]);
+  std::vector<PageWrite*> found;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    sent[i]->verdict = write_verdict(commands[i]);
+    if (found_value(commands[i])) {
+      found.push_back(sent[i]);
+    } else if (sent[i]->verdict == PageVerdict::kDone) {
+      count(pages_.written);
+      count(pages_.written_bytes, static_cast<std::int64_t>(sent[i]->frame.size()));
+    }
+  }
   if (found_no_room(commands)) full_until_us_ = clock_.now_us() + full_pause_us_;
+  renew_found(found, deadline_us);
   for (const PageWrite& write : writes) {
-    const bool is_done = write.verdict == PageVerdict::kDone;
-    const bool is_refused = write.verdict == PageVerdict::kRefused;
-    count(is_done ? pages_.written : is_refused ? pages_.refused : pages_.write_failed);
-    if (is_done) count(pages_.written_bytes, static_cast<std::int64_t>(write.frame.size()));
+    if (write.verdict == PageVerdict::kRefused) count(pages_.refused);
+    if (write.verdict == PageVerdict::kFailed) count(pages_.write_failed);
   }
   send_descriptions(deadline_us);
+}
+
+// What was to be written and is there already lasts as if it were stored now. Where it has gone
+// meanwhile, or no answer comes, nobody can be told that it is stored.
+void RedisPageStore::renew_found(std::span<PageWrite* const> found, std::int64_t deadline_us) {
+  if (ttl_s_.empty() || found.empty()) return;
+  std::vector<PageKey> keys;
+  for (const PageWrite* const write : found) keys.push_back(write->key);
+  std::vector<std::string> names;
+  std::vector<RedisCommand> commands = use_commands(keys, names, ttl_s_);
+  writer_.servers.run(commands, deadline_us);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const bool lasts = is_known(commands[i]) && commands[i].reply.number == 1;
+    if (!lasts) found[i]->verdict = PageVerdict::kFailed;
+  }
 }
 
 // Of what no answer came nobody knows that it is lost.

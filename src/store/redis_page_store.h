@@ -3,17 +3,18 @@
 // One immutable value a page, `stemma:1:` and the key in hexadecimal digits: the frame, whole. With
 // a secret the value is the frame and its tag (frame_seal), and the secret's fingerprint is part of
 // the name, so that engines with other secrets, or none, keep to their own values. Engines that
-// store the same page at once store the same bytes: SET NX, the first one stays. Because it stays,
-// a value that is wrong must go before it can be stored again:
+// store the same page at once store the same bytes: SET NX, the first one stays, and lasts from the
+// last time that it was to be stored. Because it stays, a value that is wrong must go before it can
+// be stored again:
 //   - what fails verification above comes back through `remove`, which deletes the value only if
 //     it still is what was read (its SHA-1 is compared by a script, in one step of the server);
 //   - what has a wrong length or tag, or is no string, is a miss, and `read` removes it likewise
 //     before it returns: its caller never sees the bytes that it would have to name.
 //
-// It says GET, SET, TOUCH, EVAL and PING; to greet, to remove and to purge INFO, and WAIT where a
-// server has replicas; to purge SCAN, GETRANGE and UNLINK, and in a cluster CLUSTER NODES; where
-// they are needed AUTH, SELECT, ROLE, ASKING and CLUSTER SLOTS; to sentinels SENTINEL and PING. An
-// ACL must allow these, for `stemma:*`.
+// It says GET, SET, TOUCH, EXPIRE, EVAL and PING; to greet, to remove and to purge INFO, and WAIT
+// where a server has replicas; to purge SCAN, GETRANGE and UNLINK, and in a cluster CLUSTER NODES;
+// where they are needed AUTH, SELECT, ROLE, ASKING and CLUSTER SLOTS; to sentinels SENTINEL and
+// PING. An ACL must allow these, for `stemma:*`.
 //
 // A server that is down, slow or mad is a miss (I9): one deadline covers a call, and a breaker a
 // server keeps later calls from waiting. One that is full and gives nothing up is not sent every
@@ -45,7 +46,8 @@
 //             Invariants: I7, I8, I9, I10 (docs/INVARIANTS.md).
 // Memory:     16 KiB and one descriptor a lane and server; names and replies during a call; what is
 //             to be described, bounded. A page goes from the socket into its frame.
-// Cost:       one round trip a call and a server that is asked; the first purge, and one behind a
+// Cost:       one round trip a call and a server that is asked, two where a page that is to be
+//             written is there; the first purge, and one behind a
 //             write that was given up, some hundred more. A page removed: a SHA-1 of it here
 //             and on the server.
 // Not here:   protocol (redis_connection), servers (redis_lane), what a frame holds (page_frame).
@@ -200,6 +202,7 @@ class RedisPageStore final : public PageStore {
   std::int64_t limited(std::int64_t deadline_us) const;
   ReadAnswer judge(const PageRead& read, const RedisCommand& command, const FrameTag& tag,
                    bool too_long);
+  void renew_found(std::span<PageWrite* const> found, std::int64_t deadline_us);
   void remove_values(Lane& lane, std::span<const WrongValue> values, std::int64_t deadline_us);
   // Purging (redis_page_store_purge.cc).
   Status outlast_given_up(bool& advanced, std::int64_t deadline_us);

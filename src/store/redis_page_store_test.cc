@@ -116,6 +116,22 @@ TEST_F(RedisPageStoreTest, WhatIsRenewedLastsAsIfItWereStoredNow) {
   EXPECT_GT(std::stoi(cli({"TTL", value_name(0)})), 86000) << "as it was";
 }
 
+TEST_F(RedisPageStoreTest, WhatIsThereWhenItIsToBeStoredLastsFromThenOn) {
+  const auto one = open();
+  const auto two = open();
+  write(*one, 0, 2);
+  cli({"EXPIRE", value_name(0), "50"});
+  EXPECT_EQ(write(*two, 0, 3), "ddd");
+  EXPECT_GT(std::stoi(cli({"TTL", value_name(0)})), 86000);
+  EXPECT_EQ(metric(*two, "written_pages_total"), 1) << "the others were there";
+  EXPECT_EQ(metric(*two, "written_bytes_total"), 4096);
+  RedisPageStoreOptions options = options_for(server_->unix_url());
+  options.ttl_s = 0;
+  const auto without_expiry = open_store(options);
+  EXPECT_EQ(write(*without_expiry, 0, 1), "d");
+  EXPECT_GT(std::stoi(cli({"TTL", value_name(0)})), 86000) << "as it was";
+}
+
 TEST_F(RedisPageStoreTest, WhatAServerDoesNotAnswerIsNotTakenForLost) {
   const auto store = open();
   write(*store, 0, 4);
