@@ -17,6 +17,6 @@ inline constexpr std::string_view kVersion = "0.1.0";
 // Raised whenever a kernel, or what files are read as, may give other bits than before. Part of
 // every namespace, so that pages computed by an older arithmetic are never mixed with pages of a
 // newer one (I13).
-inline constexpr std::int32_t kArithmeticRevision = 4;
+inline constexpr std::int32_t kArithmeticRevision = 5;
 
 }  // namespace stemma

@@ -399,6 +399,7 @@ std::vector<std::pair<std::string, std::string>> CudaRunner::namespace_fields() 
       {"capability", std::to_string(traits.capability)},
       {"products", gemm_->name()},
       {"deterministic", options_.deterministic ? "yes" : "no"}};
+  if (config_.mixture.experts > 0) fields.emplace_back("experts", mixture_text(config_.mixture));
   if (limits_.sparse.has_value()) {
     for (auto& field : sparse_namespace_fields(heavy_channels_, limits_.sparse->dial)) {
       fields.push_back(std::move(field));

@@ -1,5 +1,7 @@
 #include "model/mixture_config.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "base/json_text.h"
@@ -152,6 +154,12 @@ std::string_view choice_name(MixtureConfig::Choice choice) {
       return "noaux_tc";
   }
   return "unknown";
+}
+
+std::string mixture_text(const MixtureConfig& mixture) {
+  return fmt::format("{} groups={},{} normalised={} scaling={:a}", choice_name(mixture.choice),
+                     mixture.groups, mixture.groups_per_token, mixture.normalised ? "yes" : "no",
+                     mixture.scaling);
 }
 
 MixtureConfig read_qwen_mixture(JsonFields& fields, std::int64_t layers) {

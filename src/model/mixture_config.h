@@ -49,6 +49,9 @@ struct MixtureConfig {
 
 std::string_view choice_name(MixtureConfig::Choice choice);  // as DeepSeek's topk_method
 
+// How the experts of a token are chosen and weighed, in words that differ where a bit of it does.
+std::string mixture_text(const MixtureConfig& config);
+
 // Read what a Qwen3-MoE or a DeepSeek file says, for a model of `layers` layers; what is missing or
 // wrong is remembered in `fields`.
 MixtureConfig read_qwen_mixture(JsonFields& fields, std::int64_t layers);

@@ -129,6 +129,18 @@ TEST(MixtureConfig, DeepseekV3) {
   EXPECT_EQ(parse(deepseek_text("DeepseekV3ForCausalLM")).mixture, config.mixture);
 }
 
+// Beside the file's text: a later release may read the same text otherwise.
+TEST(MixtureConfig, InWordsTellsWhatItMeans) {
+  const MixtureConfig config = parse(deepseek_text("DeepseekV3ForCausalLM")).mixture;
+  EXPECT_EQ(mixture_text(config), "noaux_tc groups=4,2 normalised=yes scaling=0x1.4p+1");
+  MixtureConfig other = config;
+  other.normalised = false;
+  EXPECT_NE(mixture_text(other), mixture_text(config));
+  other = config;
+  other.scaling = 1.0;
+  EXPECT_NE(mixture_text(other), mixture_text(config));
+}
+
 // A file without these is one of Hugging Face's classes as they are; null says that there are none.
 TEST(MixtureConfig, DeepseekV3HasSharedExpertsAndGroupsWhereTheFileDoesNotSay) {
   const ModelConfig silent = parse(deepseek_text("DeepseekV3ForCausalLM", R"({

@@ -198,6 +198,7 @@ std::vector<std::pair<std::string, std::string>> ModelRunner::namespace_fields()
       {"arithmetic_revision", std::to_string(kArithmeticRevision)},
       {"simd_target", std::string(simd_target_name())},
       {"math_library", math_library_name()}};
+  if (config_.mixture.experts > 0) fields.emplace_back("experts", mixture_text(config_.mixture));
   if (limits_.ranks != nullptr) {
     fields.emplace_back("tensor_parallel_rank", std::to_string(limits_.ranks->rank()));
     fields.emplace_back("tensor_parallel_ranks", std::to_string(limits_.ranks->ranks()));

@@ -308,6 +308,8 @@ TEST(ModelRunner, NamespaceFieldsTellModelsApart) {
   EXPECT_EQ(original[0], touched[0]);  // the same weights
   EXPECT_NE(original[1], touched[1]);  // another text of the configuration
   EXPECT_THAT(original, testing::Contains(testing::Pair("math_library", math_library_name())));
+  EXPECT_THAT(original, testing::Not(testing::Contains(testing::Key("experts"))));
+  EXPECT_THAT(fields_of(Model("qwen3_moe")), testing::Contains(testing::Key("experts")));
 }
 
 }  // namespace
