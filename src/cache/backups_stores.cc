@@ -123,7 +123,7 @@ void Backups::store_in(int store, const PrefixLock& held, PageStretch pages) {
     job.before.assign(keys.begin(), keys.end());
   }
   fill_text(job, held, text, tree.page_size(), pages.first);
-  if (parts_.removals.usable_pages(job.parent, job.keys) < job.pages()) {  // not yet
+  if (parts_.removals.usable_pages(job.keys) < job.pages()) {  // not yet
     parts_.counters.unstored += job.pages();
     return;
   }

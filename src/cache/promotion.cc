@@ -162,7 +162,7 @@ void Promotion::look_in_stores(std::size_t store, std::int64_t first_page) {
 std::span<const PageKey> Promotion::keys_for_stores(std::int64_t first_page) {
   const auto keys =
       std::span(keys_).subspan(static_cast<std::size_t>(first_page - first_key_page_ + 1));
-  const std::int64_t usable = parts_.removals.usable_pages(key(first_page - 1), keys);
+  const std::int64_t usable = parts_.removals.usable_pages(keys);
   return keys.first(static_cast<std::size_t>(usable));
 }
 

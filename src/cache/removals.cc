@@ -52,7 +52,6 @@ void Removals::insert(std::span<const PageKey> keys, LayerGroup group, std::uint
     overflowed_ = true;
     wrong_.clear();
   }
-  recount();
 }
 
 void Removals::list_unconfirmed(Unconfirmed& out) const {
@@ -70,36 +69,15 @@ void Removals::list_unconfirmed(Unconfirmed& out) const {
   }
 }
 
-std::int64_t Removals::usable_pages(const PageKey& parent, std::span<const PageKey> keys) {
+std::int64_t Removals::usable_pages(std::span<const PageKey> keys) const {
   if (overflowed_) return 0;
   if (wrong_.empty()) return std::ssize(keys);
-  bool behind_wrong = find_or_null(parent) != nullptr;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const WrongPage* const found = find_or_null(keys[i]);
-    const bool unknown = found == nullptr && behind_wrong;
-    if (unknown) add(keys.subspan(i));
-    if (unknown || (found != nullptr && found->stores != 0)) return static_cast<std::int64_t>(i);
-    behind_wrong = found != nullptr;
-  }
-  return std::ssize(keys);
+  const auto in_question = [&](const PageKey& key) { return find_or_null(key) != nullptr; };
+  return std::ranges::find_if(keys, in_question) - keys.begin();
 }
 
-bool Removals::windows_usable(std::span<const PageKey> text, std::span<const PageKey> windowed) {
-  if (overflowed_) return false;
-  if (wrong_.empty()) return true;
-  const std::size_t first = text.size() - windowed.size();
-  std::vector<PageKey> unknown;
-  bool behind_wrong = false;
-  bool in_question = false;
-  for (std::size_t page = 0; page < text.size(); ++page) {
-    behind_wrong = behind_wrong || find_or_null(text[page]) != nullptr;
-    if (page < first) continue;
-    const WrongPage* const found = find_or_null(windowed[page - first]);
-    in_question = in_question || (found != nullptr && found->stores != 0);
-    if (found == nullptr && behind_wrong) unknown.push_back(windowed[page - first]);
-  }
-  add(unknown, LayerGroup::kWindowed);
-  return !in_question && unknown.empty();
+bool Removals::windows_usable(std::span<const PageKey> windowed) const {
+  return usable_pages(windowed) == std::ssize(windowed);
 }
 
 const Removals::WrongPage* Removals::find_or_null(const PageKey& key) const {
@@ -107,11 +85,6 @@ const Removals::WrongPage* Removals::find_or_null(const PageKey& key) const {
       std::lower_bound(wrong_.begin(), wrong_.end(), key,
                        [](const WrongPage& page, const PageKey& k) { return page.key < k; });
   return place != wrong_.end() && place->key == key ? &*place : nullptr;
-}
-
-void Removals::recount() {
-  pages_left_ = std::count_if(wrong_.begin(), wrong_.end(),
-                              [](const WrongPage& page) { return page.stores != 0; });
 }
 
 bool Removals::gets_on() const {
@@ -125,7 +98,7 @@ bool Removals::gets_on() const {
 }
 
 void Removals::advance() {
-  if (pages_left_ == 0) return;
+  if (wrong_.empty()) return;
   for (std::size_t i = 0; i < stores_.size(); ++i) {
     const auto store = static_cast<int>(i);
     if (stores_[i].asked || parts_.clock.now_us() < stores_[i].ask_again_us) continue;
@@ -138,11 +111,8 @@ bool Removals::being_stored(int store) const {
   parts_.transfers.for_each_underway([&](const TransferTicket& ticket) {
     const Transfer& job = ticket.job();
     if (found || job.kind != TransferKind::kStore || job.store != store) return;
-    const bool windowed = job.group == LayerGroup::kWindowed;  // under keys that are not named here
-    found = std::any_of(job.keys.begin(), job.keys.end(), [&](const PageKey& key) {
-      const WrongPage* const page = find_or_null(key);
-      return page != nullptr && (windowed || page->stores != 0);
-    });
+    // A windowed one names the pages that it hangs on, which are wrong too.
+    found = usable_pages(job.keys) < job.pages();
   });
   return found;
 }
@@ -196,7 +166,7 @@ void Removals::landed(const TransferTicket& ticket) {
   const std::int64_t pause_us = parts_.options.store_deadline_us << store.failures;
   if (failed) store.ask_again_us = parts_.clock.now_us() + pause_us;
   store.failures = failed ? std::min(store.failures + 1, kDoublingsMax) : 0;
-  recount();
+  std::erase_if(wrong_, [](const WrongPage& page) { return page.stores == 0; });
 }
 
 void Removals::gone(const PageKey& key, int store) {

@@ -2,9 +2,9 @@
 // of them, nobody looks for them in any store, and nothing is stored under their keys.
 //
 // What a store has behind a wrong page was computed from it, and nobody knows all of it: it is
-// purged by its place in its text (purges). A store that cannot be purged may keep it. So the
-// removed ones are remembered as long as the cache lives: what somebody asks for behind them is
-// removed before it is used.
+// purged by its place in its text (purges), and until then nothing of the tenant is looked up or
+// stored there, for good where a store cannot be purged. So a page that is gone everywhere is
+// forgotten here, and whoever computes it anew may go on from it as from any other.
 //
 // A removal begins when no copy to the store is under way that has one of the pages: what lands
 // later would stay. A store is asked for one page after another, whatever becomes of each, since it
@@ -12,8 +12,8 @@
 // less often, for as long as the cache lives.
 //
 // Thread:     engine thread only.                 Invariants: I8, I9, I10 (docs/INVARIANTS.md).
-// Memory:     40 bytes a page removed or to be removed, kPagesMax at most; beyond that stores are
-//             not used any more.
+// Memory:     48 bytes a page to be removed, kPagesMax at most; beyond that stores are not used any
+//             more.
 // Cost:       nothing where nothing was wrong; else O(log pages) a key asked for.
 // Not here:   which pages are wrong (tiering), reading and removing (tier/page_work), the file in
 //             which it outlives the cache (tier/purge_file).
@@ -56,15 +56,11 @@ class Removals {
   std::int64_t additions() const noexcept { return additions_; }
 
   // How many pages with these keys, from the first on, may be asked of stores and stored there now.
-  // `parent` is the key of the page before them. What may not, because it lies behind a wrong page,
-  // is removed from now on.
-  std::int64_t usable_pages(const PageKey& parent, std::span<const PageKey> keys);
+  std::int64_t usable_pages(std::span<const PageKey> keys) const;
 
-  // Whether stores may be asked for the windowed pages with the keys `windowed`, which hang on the
-  // last of the pages with the keys `text`, of a text from its first page on. As above: what lies
-  // behind a wrong page is removed from now on.
-  bool windows_usable(std::span<const PageKey> text, std::span<const PageKey> windowed);
-  // Whether nothing was ever wrong: then all is usable.
+  // Whether stores may be asked for windowed pages with these keys.
+  bool windows_usable(std::span<const PageKey> windowed) const;
+  // Whether nothing is in question: then all is usable.
   bool none() const noexcept { return wrong_.empty() && !overflowed_; }
 
   // Begins what can begin. Once a poll.
@@ -73,7 +69,7 @@ class Removals {
   void landed(const TransferTicket& ticket);
 
   // Pages that are not known to be gone from every store.
-  std::int64_t pages() const noexcept { return pages_left_; }
+  std::int64_t pages() const noexcept { return static_cast<std::int64_t>(wrong_.size()); }
   // Whether a store that did not fail when it was asked last is still to be rid of one.
   bool gets_on() const;
 
@@ -101,14 +97,12 @@ class Removals {
   const WrongPage* find_or_null(const PageKey& key) const;
   std::vector<WrongPage>::const_iterator next_page(int store, LayerGroup group) const;
   void insert(std::span<const PageKey> keys, LayerGroup group, std::uint64_t stores);
-  void recount();
   void gone(const PageKey& key, int store);
   void ask(int store);
   bool being_stored(int store) const;
 
   Parts parts_;
-  std::vector<WrongPage> wrong_;  // by key; those that are gone everywhere too
-  std::int64_t pages_left_ = 0;
+  std::vector<WrongPage> wrong_;  // by key; none that is gone everywhere
   std::int64_t additions_ = 0;
   std::vector<Store> stores_;
   bool overflowed_ = false;

@@ -47,23 +47,23 @@ class RemovalsTest : public ::testing::Test {
 };
 
 TEST_F(RemovalsTest, WhereNothingIsWrongAllMayBeAsked) {
-  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({1, 2, 3})), 3);
+  EXPECT_EQ(removals.usable_pages(keys_of({1, 2, 3})), 3);
   removals.advance();
   EXPECT_TRUE(lanes.posted.empty());
 }
 
 TEST_F(RemovalsTest, UntilEveryStoreIsRidOfItNobodyAsks) {
   removals.add(keys_of({3}));
-  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({1, 2, 3, 4})), 2);
-  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({1, 2, 4})), 3);
+  EXPECT_EQ(removals.usable_pages(keys_of({1, 2, 3, 4})), 2);
+  EXPECT_EQ(removals.usable_pages(keys_of({1, 2, 4})), 3);
   removals.advance();
   ASSERT_EQ(lanes.posted.size(), 2u) << "one a store";
   lanes.end_next(PageVerdict::kDone);
   land_all();
-  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({3})), 0);
+  EXPECT_EQ(removals.usable_pages(keys_of({3})), 0);
   lanes.end_next(PageVerdict::kDone);
   land_all();
-  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({3})), 1);
+  EXPECT_EQ(removals.usable_pages(keys_of({3})), 1);
   EXPECT_EQ(removals.pages(), 0);
   EXPECT_TRUE(lanes.posted.empty());
 }
@@ -124,7 +124,7 @@ TEST_F(RemovalsTest, PagesThatCannotBeRemovedKeepNoOthersWaiting) {
     clock.advance_us(1'000'000);
   }
   EXPECT_EQ(removals.pages(), 3);
-  EXPECT_EQ(removals.usable_pages(key_of(2), keys_of({3, 4, 5, 6, 7})), 5);
+  EXPECT_EQ(removals.usable_pages(keys_of({3, 4, 5, 6, 7})), 5);
 }
 
 TEST_F(RemovalsTest, AStoreThatIsRidOfSomeOfAJobIsAskedForTheNextAtOnce) {
@@ -171,53 +171,26 @@ TEST_F(RemovalsTest, BeyondALimitStoresAreNotUsedAnyMore) {
     many[i].bytes[3] = static_cast<std::uint8_t>(i);
   }
   removals.add(many);
-  EXPECT_EQ(removals.usable_pages(PageKey(), keys_of({1})), 0);
+  EXPECT_EQ(removals.usable_pages(keys_of({1})), 0);
   removals.advance();
   EXPECT_TRUE(lanes.posted.empty());
 }
 
-// Behind a wrong page a store may have what was computed from it.
-TEST_F(RemovalsTest, WhatLiesBehindAWrongPageIsRemovedBeforeItIsUsed) {
-  const auto text = keys_of({1, 2, 3, 4});
+// What stores have behind it is purged. What comes there afterwards is right.
+TEST_F(RemovalsTest, WhatIsGoneEverywhereIsForgotten) {
   removals.add(keys_of({2}));
-  const auto end_all = [&] {
-    removals.advance();
-    while (!lanes.posted.empty()) {
-      lanes.end_next(PageVerdict::kDone);
-      land_all();
-    }
-  };
-  end_all();
-  EXPECT_EQ(removals.usable_pages(PageKey(), text), 2) << "the page itself is gone: it is new";
-  EXPECT_EQ(removals.pages(), 2) << "the others go";
-  EXPECT_EQ(removals.usable_pages(PageKey(), text), 2);
-  end_all();
-  EXPECT_EQ(removals.usable_pages(PageKey(), text), 4);
-  EXPECT_EQ(removals.usable_pages(key_of(2), keys_of({5})), 0) << "another text behind it";
-  EXPECT_EQ(removals.usable_pages(key_of(4), keys_of({6})), 0) << "further behind";
-  EXPECT_EQ(removals.usable_pages(key_of(1), keys_of({7})), 1) << "before it";
-  end_all();
-  EXPECT_EQ(removals.usable_pages(key_of(2), keys_of({5})), 1);
-}
-
-// Pages of windowed layers have other frames, and other keys than the text's.
-TEST_F(RemovalsTest, WindowsBehindAWrongPageAreRemovedBeforeTheyAreUsed) {
-  const std::vector<PageKey> text = keys_of({1, 2, 3, 4});
-  const std::vector<PageKey> windowed = keys_of({103, 104});
-  EXPECT_TRUE(removals.windows_usable(text, windowed));
-  removals.add(keys_of({2}));
-  EXPECT_TRUE(removals.windows_usable(keys_of({1}), keys_of({101}))) << "before it";
-  EXPECT_FALSE(removals.windows_usable(text, windowed));
-  EXPECT_EQ(removals.pages(), 3);
-  std::vector<std::pair<LayerGroup, std::int64_t>> removed;
-  for (removals.advance(); !lanes.posted.empty(); land_all()) {
-    removed.emplace_back(lanes.posted.front()->group, lanes.posted.front()->pages());
-    lanes.end_next(PageVerdict::kDone);
-  }
-  EXPECT_EQ(removals.pages(), 0);
-  EXPECT_EQ(std::ranges::count(removed, std::pair(LayerGroup::kFull, std::int64_t{1})), 2);
-  EXPECT_EQ(std::ranges::count(removed, std::pair(LayerGroup::kWindowed, std::int64_t{2})), 2);
-  EXPECT_TRUE(removals.windows_usable(text, windowed)) << "what is there now is new";
+  removals.add(keys_of({102}), LayerGroup::kWindowed);
+  EXPECT_EQ(removals.usable_pages(keys_of({1, 2, 3, 4})), 1);
+  EXPECT_TRUE(removals.windows_usable(keys_of({101})));
+  EXPECT_FALSE(removals.windows_usable(keys_of({101, 102})));
+  for (removals.advance(); !lanes.posted.empty(); land_all()) lanes.end_next(PageVerdict::kDone);
+  EXPECT_TRUE(removals.none());
+  const std::int64_t additions = removals.additions();
+  EXPECT_EQ(removals.usable_pages(keys_of({1, 2, 3, 4})), 4);
+  EXPECT_TRUE(removals.windows_usable(keys_of({101, 102})));
+  removals.advance();
+  EXPECT_TRUE(lanes.posted.empty());
+  EXPECT_EQ(removals.additions(), additions) << "nothing to be written down";
 }
 
 TEST(Removals, WithoutStoresThereIsNothingToRemove) {
