@@ -85,6 +85,11 @@ TEST_F(ServedModelTest, TheTokenizersEndTokenEndsAnswers) {
   std::vector<TokenId> wanted = before;
   wanted.push_back(65);
   EXPECT_EQ(ends(), wanted);
+  std::ofstream(directory_.path() + "/tokenizer_config.json") << "{}";
+  EXPECT_EQ(ends(), before);
+  std::ofstream(directory_.path() + "/special_tokens_map.json")
+      << TemplateJson({{"eos_token", {{"content", name}}}}).dump();
+  EXPECT_EQ(ends(), wanted) << "older files have it there";
   std::ofstream(directory_.path() + "/generation_config.json") << R"({"eos_token_id": 1000000})";
   EXPECT_EQ(ends(), (std::vector<TokenId>{65})) << "no token of the model";
 }

@@ -13,6 +13,7 @@
 #include "model/tokenizer_normalizer.h"
 #include "model/tokenizer_template.h"
 #include "model/unicode_text.h"
+#include "template/tokenizer_config.h"
 
 namespace stemma {
 namespace {
@@ -60,13 +61,11 @@ struct Tokenizer::Parts {
 Result<Tokenizer> Tokenizer::load(const std::filesystem::path& model_dir) {
   constexpr auto kBytesMax = static_cast<std::int64_t>(kJsonBytesMax);
   const std::string path = (model_dir / "tokenizer.json").string();
-  const std::string config_path = (model_dir / "tokenizer_config.json").string();
   PosixFiles files;
   STEMMA_ASSIGN_OR_RETURN(const std::string json, read_file(files, path, kBytesMax));
   STEMMA_ASSIGN_OR_RETURN(Tokenizer tokenizer, parse(json, path));
-  STEMMA_ASSIGN_OR_RETURN(const std::optional<std::string> config,
-                          read_file_if_exists(files, config_path, kBytesMax));
-  if (config) STEMMA_RETURN_IF_ERROR(tokenizer.obey(*config, config_path));
+  STEMMA_ASSIGN_OR_RETURN(const TokenizerConfig config, read_tokenizer_config(model_dir));
+  STEMMA_RETURN_IF_ERROR(tokenizer.obey(config));
   return tokenizer;
 }
 
@@ -81,15 +80,13 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, std::string_view file_
   return tokenizer;
 }
 
-Status Tokenizer::obey(std::string_view config_json, std::string_view file_name) {
-  STEMMA_ASSIGN_OR_RETURN(const JsonText text, JsonText::parse(config_json, file_name));
-  const JsonField config = text.root();
-  STEMMA_RETURN_IF_ERROR(config.expect_object());
+Status Tokenizer::obey(const TokenizerConfig& config) {
+  const JsonField fields(config.fields, config.path, "");
   STEMMA_RETURN_IF_ERROR(
-      parts_->added.obey(config, parts_->model.vocabulary(), parts_->normalizer));
-  STEMMA_ASSIGN_OR_RETURN(const TokenizerFlags flags, read_tokenizer_flags(config));
-  STEMMA_ASSIGN_OR_RETURN(const auto begin, tokens_of(flags.begin, file_name));
-  STEMMA_ASSIGN_OR_RETURN(const auto end, tokens_of(flags.end, file_name));
+      parts_->added.obey(fields, parts_->model.vocabulary(), parts_->normalizer));
+  STEMMA_ASSIGN_OR_RETURN(const TokenizerFlags flags, read_tokenizer_flags(fields));
+  STEMMA_ASSIGN_OR_RETURN(const auto begin, tokens_of(flags.begin, config.path));
+  STEMMA_ASSIGN_OR_RETURN(const auto end, tokens_of(flags.end, config.path));
   if (begin) parts_->around.set_before(*begin);
   if (end) parts_->around.set_after(*end);
   return {};

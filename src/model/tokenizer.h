@@ -29,6 +29,7 @@
 namespace stemma {
 
 class TokenDecoder;
+struct TokenizerConfig;
 struct TokenizerFlag;
 
 struct EncodeOptions {
@@ -48,8 +49,8 @@ struct TokensAround {
 
 class Tokenizer {
  public:
-  // Reads `model_dir`/tokenizer.json, and from tokenizer_config.json, where there is one, which
-  // tokens are around a text (tokenizer_flags.h), and more added tokens (tokenizer_added.h).
+  // Reads `model_dir`/tokenizer.json, and from what is beside it (template/tokenizer_config.h)
+  // which tokens are around a text (tokenizer_flags.h), and more added tokens (tokenizer_added.h).
   static Result<Tokenizer> load(const std::filesystem::path& model_dir);
   // Reads the text of such a file. Any bytes are safe; `file_name` is for the error messages, which
   // name the field too.
@@ -86,8 +87,8 @@ class Tokenizer {
  private:
   struct Parts;
   explicit Tokenizer(std::unique_ptr<Parts> parts);
-  // Takes over what a tokenizer_config.json says of added tokens, and of those around a text.
-  Status obey(std::string_view config_json, std::string_view file_name);
+  // Takes over what it says of added tokens, and of those around a text.
+  Status obey(const TokenizerConfig& config);
   // What stands on that side of a text; nullopt: what the post-processor puts there.
   Result<std::optional<std::vector<TokenId>>> tokens_of(const TokenizerFlag& flag,
                                                         std::string_view file_name) const;

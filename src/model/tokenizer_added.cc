@@ -1,7 +1,6 @@
 #include "model/tokenizer_added.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -9,6 +8,7 @@
 
 #include "base/check.h"
 #include "model/unicode_text.h"
+#include "template/tokenizer_config.h"
 
 namespace stemma {
 namespace {
@@ -49,18 +49,15 @@ Result<TokenId> id_of_name(const JsonField& field, std::string_view name) {
   return id;
 }
 
-// A special token is a text, or an object with the text in it; whatever else is none.
+// Whatever is no special token is passed over.
 void add_text(const nlohmann::json& token, std::vector<std::string>& texts) {
-  const nlohmann::json* text = &token;
-  if (token.is_object() && token.contains("content")) text = &token["content"];
-  if (text->is_string() && *text != "") texts.push_back(*text);
+  const std::string* const text = special_token_text_or_null(token);
+  if (text != nullptr && !text->empty()) texts.push_back(*text);
 }
 
 std::vector<std::string> special_texts(const nlohmann::json& config) {
-  constexpr std::array kNames = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                 "pad_token", "cls_token", "mask_token"};
   std::vector<std::string> texts;
-  for (const char* const name : kNames) {
+  for (const char* const name : kSpecialTokenNames) {
     if (config.contains(name)) add_text(config[name], texts);
   }
   const auto others = config.find("additional_special_tokens");

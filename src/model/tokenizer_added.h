@@ -1,7 +1,7 @@
 // AddedTokens: the "added_tokens" of a tokenizer.json: tokens that are found in a text before
 // anything else is done with it. A tokenizer_config.json may have more of them, and other flags of
-// the same, and names special ones: Hugging Face's transformers add all that to what tokenizer.json
-// says when they load both, and so does Stemma.
+// the same, and names special ones (template/tokenizer_config): Hugging Face's transformers add all
+// that to what tokenizer.json says when they load both, and so does Stemma.
 //
 // Thread:     const methods are safe from many threads at once.
 // Memory:     the texts, and 16 bytes for each of their bytes.

@@ -33,8 +33,8 @@ struct TokenizerFlags {
   TokenizerFlag end = {"add_eos_token", {}};
 };
 
-// Reads a tokenizer_config.json. Errors are one line: the file, the field, what is wrong with it.
-// REQUIRES: `config` is an object.
+// Reads the fields of a TokenizerConfig. Errors are one line: the file, the field, what is wrong
+// with it. REQUIRES: `config` is an object.
 Result<TokenizerFlags> read_tokenizer_flags(const JsonField& config);
 
 }  // namespace stemma

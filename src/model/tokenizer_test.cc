@@ -385,6 +385,21 @@ TEST_F(TokenizerFlagsTest, SpecialTokensOfTheConfigurationAreSpecialIfTheModelHa
   EXPECT_FALSE(tokenizer->token_id("<|pad|>").has_value());
 }
 
+// As files from before the end of 2023 have them.
+TEST_F(TokenizerFlagsTest, SpecialTokensOfAMapOfTheirOwnAreSpecialToo) {
+  ASSERT_TRUE(write_file(directory_.file("special_tokens_map.json"),
+                         R"({"eos_token":{"content":"hell"},"bos_token":"<|end|>"})")
+                  .ok());
+  const std::string config = R"({"tokenizer_class":"LlamaTokenizer","add_bos_token":true)";
+  const auto tokenizer = load(byte_level_file(), config + "}");
+  ASSERT_TRUE(tokenizer.ok()) << to_string(tokenizer.error());
+  EXPECT_EQ(ids_of(*tokenizer, "hello", {.add_special_tokens = true}), (Ids{300, 258, 'o'}));
+  EXPECT_TRUE(tokenizer->is_special(258));
+  EXPECT_THAT(error_with(config + R"(,"added_tokens_decoder":{}})"),
+              testing::HasSubstr("asks for \"<s>\""))
+      << "newer files say it all";
+}
+
 TEST_F(TokenizerFlagsTest, AddedTokensThatCannotBeAreNamed) {
   const auto error = [&](const std::string& decoder) {
     return error_with(R"({"added_tokens_decoder":)" + decoder + "}");

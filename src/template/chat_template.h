@@ -47,7 +47,8 @@ struct RenderOptions {
   jinja::RenderLimits limits;
 };
 
-// Texts of a model's own tokens, as tokenizer_config.json has them; absent: it says nothing.
+// Texts of a model's own tokens, as its files have them (tokenizer_config); absent: they say
+// nothing.
 struct SpecialTokens {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
@@ -110,8 +111,8 @@ class ChatTemplates {
 
 // Those of a model: chat_template.jinja, and additional_chat_templates/tool_use.jinja; else the
 // field chat_template of tokenizer_config.json, a text, or a list of which those named "default"
-// and "tool_use" are taken; with that file's bos_token and eos_token. Nothing where the model has
-// no template. Errors name the file and the field.
+// and "tool_use" are taken; with the model's special tokens. Nothing where the model has no
+// template. Errors name the file and the field.
 Result<std::optional<ChatTemplates>> load_chat_templates(const std::filesystem::path& model_dir);
 
 }  // namespace stemma

@@ -328,6 +328,37 @@ TEST_F(LoadChatTemplate, SoAreThoseWithoutANameOrWithOneOfTheModelsOwn) {
   EXPECT_EQ(load_and_render(), "False");
 }
 
+// As files from before the end of 2023 have them: what the map says goes first, lists are joined.
+TEST_F(LoadChatTemplate, OlderFilesNameTheTokensInAMapOfTheirOwn) {
+  write("special_tokens_map.json",
+        R"({"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": "</s>",
+            "additional_special_tokens": ["<b>", {"content": "<c>"}]})");
+  write("chat_template.jinja",
+        "{{ bos_token }}{{ eos_token }}{{ additional_special_tokens|join(' ') }}");
+  EXPECT_EQ(load_and_render(), "<s></s><b> <c>") << "there need be no other file";
+  write("tokenizer_config.json",
+        R"({"bos_token": "<x>", "additional_special_tokens": ["<a>", "<c>"]})");
+  EXPECT_EQ(load_and_render(), "<s></s><a> <c> <b>");
+  write("tokenizer_config.json", R"({"bos_token": "<x>", "added_tokens_decoder": {}})");
+  EXPECT_EQ(load_and_render(), "<x>") << "newer files say it all";
+  write("tokenizer_config.json", "{}");
+  write("special_tokens_map.json", R"({"eos_token": 5})");
+  EXPECT_EQ(load_and_render(), error_in("special_tokens_map.json",
+                                        "eos_token: neither a text nor an object with content"));
+}
+
+TEST_F(LoadChatTemplate, SomeClassesHaveTokensThatNoFileNames) {
+  write("chat_template.jinja", "{{ bos_token }}{{ eos_token }}{{ unk_token }}{{ pad_token }}");
+  write("tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizerFast"})");
+  EXPECT_EQ(load_and_render(), "<s></s><unk>");
+  write("tokenizer_config.json", R"({"tokenizer_class": "GemmaTokenizer", "eos_token": "<e>"})");
+  EXPECT_EQ(load_and_render(), "<bos><e><unk><pad>");
+  write("tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer", "bos_token": null})");
+  EXPECT_EQ(load_and_render(), "</s><unk>") << "a file may say that there is none";
+  write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
+  EXPECT_EQ(load_and_render(), "");
+}
+
 TEST_F(LoadChatTemplate, OfAListTheDefaultIsTaken) {
   write("tokenizer_config.json",
         R"({"chat_template": [{"name": "tool_use", "template": "t"},

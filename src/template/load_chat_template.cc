@@ -3,51 +3,31 @@
 #include <utility>
 
 #include "base/file.h"
-#include "base/json_text.h"
 #include "template/chat_template.h"
+#include "template/tokenizer_config.h"
 
 namespace stemma {
 namespace {
 
-// Fields are found by their names here: where objects keep their order, each would be looked for
-// among all before it, and of some models these are many thousand tokens.
 using Json = nlohmann::json;
 
-constexpr std::int64_t kFileBytesMax = std::int64_t{64} << 20;
-constexpr JsonLimits kConfigLimits = {
-    .text_bytes_max = kFileBytesMax, .depth_max = 64, .names_repeat = true};
+constexpr std::int64_t kTemplateBytesMax = std::int64_t{64} << 20;
 
-Error field_error(const std::filesystem::path& path, std::string_view field,
-                  std::string_view what) {
+Error field_error(std::string_view path, std::string_view field, std::string_view what) {
   return Error{ErrorCode::kCorrupt,
-               path.string() + ": " + std::string(field) + ": " + std::string(what)};
+               std::string(path) + ": " + std::string(field) + ": " + std::string(what)};
 }
 
-// tokenizer_config.json as an object; null where there is no file.
-Result<Json> read_config(const std::filesystem::path& path) {
-  PosixFiles files;
-  STEMMA_ASSIGN_OR_RETURN(const auto text,
-                          read_file_if_exists(files, path.string(), kFileBytesMax));
-  if (!text) return Json();
-  return parse_json_object(*text, path.string(), kConfigLimits);
+Result<std::string> token_text(const Json& token, std::string_view path, std::string_view field) {
+  const std::string* const text = special_token_text_or_null(token);
+  if (text != nullptr) return *text;
+  return field_error(path, field, "neither a text nor an object with content");
 }
 
-// A special token: a text, or an object with the text in its field content.
-Result<std::string> token_text(const Json& token, const std::filesystem::path& path,
-                               std::string_view field) {
-  const Json* text = &token;
-  if (token.is_object() && token.contains("content")) text = &token["content"];
-  if (!text->is_string())
-    return field_error(path, field, "neither a text nor an object with content");
-  return text->get<std::string>();
-}
-
-Result<std::optional<std::string>> special_token(const Json& config,
-                                                 const std::filesystem::path& path,
-                                                 const char* field) {
-  const auto found = config.find(field);
-  if (found == config.end() || found->is_null()) return std::optional<std::string>();
-  STEMMA_ASSIGN_OR_RETURN(std::string text, token_text(*found, path, field));
+Result<std::optional<std::string>> special_token(const TokenizerConfig& config, const char* field) {
+  const auto found = config.fields.find(field);
+  if (found == config.fields.end() || found->is_null()) return std::optional<std::string>();
+  STEMMA_ASSIGN_OR_RETURN(std::string text, token_text(*found, config.path, field));
   return std::optional<std::string>(std::move(text));
 }
 
@@ -63,10 +43,9 @@ struct Sources {
 };
 
 // Of a list, those of two names.
-Result<Sources> sources_in_list(const Json& list, const std::filesystem::path& path,
-                                const char* field) {
+Result<Sources> sources_in_list(const Json& list, const std::string& path, const char* field) {
   Sources sources;
-  const std::string whole_name = path.string() + ": " + field;
+  const std::string whole_name = path + ": " + field;
   const std::string tools_name = whole_name + ": tool_use";
   for (const Json& entry : list) {
     const bool whole = entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
@@ -82,21 +61,21 @@ Result<Sources> sources_in_list(const Json& list, const std::filesystem::path& p
 }
 
 // In tokenizer_config.json, if there are some.
-Result<Sources> sources_in_config(const Json& config, const std::filesystem::path& path) {
+Result<Sources> sources_in_config(const TokenizerConfig& config) {
   constexpr const char* kField = "chat_template";
-  const auto found = config.find(kField);
-  if (found == config.end() || found->is_null()) return Sources();
-  if (found->is_array()) return sources_in_list(*found, path, kField);
-  if (!found->is_string()) return field_error(path, kField, "neither a text nor a list");
+  const auto found = config.fields.find(kField);
+  if (found == config.fields.end() || found->is_null()) return Sources();
+  if (found->is_array()) return sources_in_list(*found, config.path, kField);
+  if (!found->is_string()) return field_error(config.path, kField, "neither a text nor a list");
   Sources sources;
-  sources.plain = {found->get<std::string>(), path.string() + ": " + kField};
+  sources.plain = {found->get<std::string>(), config.path + ": " + kField};
   return sources;
 }
 
 Result<std::optional<Source>> read_source(const std::filesystem::path& path) {
   PosixFiles files;
   STEMMA_ASSIGN_OR_RETURN(std::optional<std::string> text,
-                          read_file_if_exists(files, path.string(), kFileBytesMax));
+                          read_file_if_exists(files, path.string(), kTemplateBytesMax));
   if (!text.has_value()) return std::optional<Source>();
   return std::optional<Source>({*std::move(text), path.string()});
 }
@@ -111,28 +90,29 @@ Result<Sources> sources_in_files(const std::filesystem::path& model_dir) {
   return sources;
 }
 
-Result<SpecialTokens> special_tokens_of(const Json& config, const std::filesystem::path& path) {
+Result<SpecialTokens> special_tokens_of(const TokenizerConfig& config) {
   SpecialTokens tokens;
-  if (config.is_null()) return tokens;
-  STEMMA_ASSIGN_OR_RETURN(tokens.bos_token, special_token(config, path, "bos_token"));
-  STEMMA_ASSIGN_OR_RETURN(tokens.eos_token, special_token(config, path, "eos_token"));
+  STEMMA_ASSIGN_OR_RETURN(tokens.bos_token, special_token(config, "bos_token"));
+  STEMMA_ASSIGN_OR_RETURN(tokens.eos_token, special_token(config, "eos_token"));
   for (const char* const name :
        {"unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
-    STEMMA_ASSIGN_OR_RETURN(auto token, special_token(config, path, name));
+    STEMMA_ASSIGN_OR_RETURN(auto token, special_token(config, name));
     if (token) tokens.others.emplace_back(name, *std::move(token));
   }
-  if (const auto named = config.find("extra_special_tokens");
-      named != config.end() && named->is_object()) {
+  const Json& fields = config.fields;
+  if (const auto named = fields.find("extra_special_tokens");
+      named != fields.end() && named->is_object()) {
     for (const auto& [name, token] : named->items()) {
-      STEMMA_ASSIGN_OR_RETURN(std::string text, token_text(token, path, "extra_special_tokens"));
+      STEMMA_ASSIGN_OR_RETURN(std::string text,
+                              token_text(token, config.path, "extra_special_tokens"));
       tokens.others.emplace_back(name, std::move(text));
     }
   }
-  if (const auto listed = config.find("additional_special_tokens");
-      listed != config.end() && listed->is_array()) {
+  if (const auto listed = fields.find("additional_special_tokens");
+      listed != fields.end() && listed->is_array()) {
     for (const Json& token : *listed) {
       STEMMA_ASSIGN_OR_RETURN(std::string text,
-                              token_text(token, path, "additional_special_tokens"));
+                              token_text(token, config.path, "additional_special_tokens"));
       tokens.additional.push_back(std::move(text));
     }
   }
@@ -142,20 +122,18 @@ Result<SpecialTokens> special_tokens_of(const Json& config, const std::filesyste
 }  // namespace
 
 Result<SpecialTokens> load_special_tokens(const std::filesystem::path& model_dir) {
-  const std::filesystem::path path = model_dir / "tokenizer_config.json";
-  STEMMA_ASSIGN_OR_RETURN(const Json config, read_config(path));
-  return special_tokens_of(config, path);
+  STEMMA_ASSIGN_OR_RETURN(const TokenizerConfig config, read_tokenizer_config(model_dir));
+  return special_tokens_of(config);
 }
 
 Result<std::optional<ChatTemplates>> load_chat_templates(const std::filesystem::path& model_dir) {
-  const std::filesystem::path config_path = model_dir / "tokenizer_config.json";
-  STEMMA_ASSIGN_OR_RETURN(const Json config, read_config(config_path));
+  STEMMA_ASSIGN_OR_RETURN(const TokenizerConfig config, read_tokenizer_config(model_dir));
   STEMMA_ASSIGN_OR_RETURN(Sources sources, sources_in_files(model_dir));
-  if (!sources.plain.has_value() && !config.is_null()) {
-    STEMMA_ASSIGN_OR_RETURN(sources, sources_in_config(config, config_path));
+  if (!sources.plain.has_value()) {
+    STEMMA_ASSIGN_OR_RETURN(sources, sources_in_config(config));
   }
   if (!sources.plain.has_value()) return std::optional<ChatTemplates>();
-  STEMMA_ASSIGN_OR_RETURN(const SpecialTokens tokens, special_tokens_of(config, config_path));
+  STEMMA_ASSIGN_OR_RETURN(const SpecialTokens tokens, special_tokens_of(config));
   const auto parsed = [&](const Source& source) {
     Result<ChatTemplate> chat = ChatTemplate::parse(source.text, source.name);
     if (chat.ok()) chat->set_special_tokens(tokens);
