@@ -59,6 +59,7 @@ Result<std::unique_ptr<CudaRunner>> CudaRunner::load(CudaDevice& device,
   STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files,
                           WeightFiles::open(files, directory, file.config.coded));
+  settle_weights_dtype(weight_files, file.config);
   auto runner = std::make_unique<CudaRunner>(Key(), device, std::move(file.config), cuda_options);
   runner->own_config_ = std::move(own_config);
   runner->config_digest_ = std::move(file.sha256);

@@ -94,6 +94,22 @@ TEST_F(ServedModelTest, TheTokenizersEndTokenEndsAnswers) {
   EXPECT_EQ(ends(), (std::vector<TokenId>{65})) << "no token of the model";
 }
 
+TEST_F(ServedModelTest, PagesHaveTheTypeOfTheWeightsWhereTheConfigurationNamesNone) {
+  const auto dtype = [&] {
+    const auto model = ServedModel::open(options_);
+    EXPECT_TRUE(model.ok()) << to_string(model.error());
+    return (*model)->pool().shape().dtype;
+  };
+  RandomModelOptions random = {.config = tiny_model_config("llama2"), .type = WeightType::kBf16};
+  ASSERT_TRUE(write_random_model(directory_.path(), random).ok());
+  random.config.weights_dtype.reset();
+  ASSERT_TRUE(write_file(directory_.file("config.json"), config_json(random.config)).ok());
+  EXPECT_EQ(dtype(), DType::kBF16);
+  random.config.weights_dtype = DType::kF16;
+  ASSERT_TRUE(write_file(directory_.file("config.json"), config_json(random.config)).ok());
+  EXPECT_EQ(dtype(), DType::kF16) << "what it names goes first";
+}
+
 // The tiny model of Mistral's has a window of 40 tokens in every layer.
 TEST_F(ServedModelTest, AWindowBeyondTheContextWantsNoMoreRoomThanTheContext) {
   ASSERT_TRUE(write_random_model(directory_.path(), {.config = tiny_model_config("mistral")}).ok());

@@ -78,10 +78,11 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool output_bias = false;  // of the projection after attention
   bool mlp_bias = false;
-  bool head_norms = false;             // q and k of each head are normalised before RoPE (Qwen3)
-  bool tied_embeddings = false;        // the output weights are the embeddings
-  CodedConfig coded;                   // how files store matrices in fewer bits, if they do
-  std::optional<DType> weights_dtype;  // what the file says; the weights' own types decide
+  bool head_norms = false;       // q and k of each head are normalised before RoPE (Qwen3)
+  bool tied_embeddings = false;  // the output weights are the embeddings
+  CodedConfig coded;             // how files store matrices in fewer bits, if they do
+  // What the file says; of a model that is loaded, where it says nothing, the embeddings' own.
+  std::optional<DType> weights_dtype;
   std::optional<TokenId> begin_token;
   std::vector<TokenId> end_tokens;  // any of them ends a text
 

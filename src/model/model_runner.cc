@@ -88,6 +88,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::load(const std::string& direct
   STEMMA_ASSIGN_OR_RETURN(ModelConfig own_config, config_of_shard(file.config, shard));
   STEMMA_ASSIGN_OR_RETURN(WeightFiles weight_files,
                           WeightFiles::open(files, directory, file.config.coded));
+  settle_weights_dtype(weight_files, file.config);
   STEMMA_ASSIGN_OR_RETURN(
       ModelWeights weights,
       load_weights(file.config, weight_files, threads,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -13,6 +14,8 @@
 
 namespace stemma {
 namespace {
+
+constexpr std::string_view kEmbeddingsName = "model.embed_tokens.weight";
 
 using Shape = std::vector<std::int64_t>;
 
@@ -163,7 +166,7 @@ std::vector<Wanted> want_all(const ModelConfig& config, ModelWeights& weights) {
   const Shape matrix = {config.vocab_tokens, config.hidden};
   std::vector<Wanted> wanted;
   wanted.push_back(
-      {"model.embed_tokens.weight", matrix, &weights.embeddings, MatrixUse::kEmbedding});
+      {std::string(kEmbeddingsName), matrix, &weights.embeddings, MatrixUse::kEmbedding});
   for (std::size_t i = 0; i < weights.layers.size(); ++i) {
     want_layer(config, static_cast<std::int64_t>(i), weights.layers[i], wanted);
   }
@@ -363,6 +366,18 @@ std::vector<TensorSpec> needed_tensors(const ModelConfig& config) {
     needed.push_back({std::move(wanted.name), std::move(wanted.shape)});
   }
   return needed;
+}
+
+void settle_weights_dtype(const WeightFiles& files, ModelConfig& config) {
+  const TensorEntry* const embeddings = files.find_or_null(kEmbeddingsName);
+  if (config.weights_dtype.has_value() || embeddings == nullptr) return;
+  const std::optional<WeightType> type = embeddings->weight_type();
+  if (!type.has_value()) return;
+  config.weights_dtype = *type == WeightType::kF32   ? DType::kF32
+                         : *type == WeightType::kF16 ? DType::kF16
+                                                     : DType::kBF16;
+  STEMMA_LOG(kInfo, "model.weights_dtype", kv("dtype", dtype_name(*config.weights_dtype)),
+             kv("from", embeddings->name));
 }
 
 Status check_tensors(const ModelConfig& config, const WeightFiles& files) {

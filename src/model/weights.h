@@ -77,6 +77,10 @@ struct ModelWeights {
 // Every tensor that `config` needs, in the order of the computation.
 std::vector<TensorSpec> needed_tensors(const ModelConfig& config);
 
+// Where config.json says no type, that of the embeddings in `files` if they have one that weights
+// can be; it is logged.
+void settle_weights_dtype(const WeightFiles& files, ModelConfig& config);
+
 // Whether every one of them is in `files` with its shape and a weight type; the error names the
 // tensor with expected and found shape.
 Status check_tensors(const ModelConfig& config, const WeightFiles& files);
