@@ -61,6 +61,7 @@ Json rope_scaling_json(const RopeConfig& rope) {
     if (rope.attention_factor > 0.0) {
       scaling["attention_factor"] = rope.attention_factor;
     }
+    if (rope.length_factor != 1.0) scaling["attn_factor"] = rope.length_factor;
   }
   return scaling;
 }

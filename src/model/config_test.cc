@@ -69,6 +69,9 @@ TEST(Config, YarnStatesOrImpliesItsFactors) {
   EXPECT_DOUBLE_EQ(vector_length(rope_of("")), length);
   EXPECT_EQ(score_factor(rope_of("")), 1.0);
   EXPECT_EQ(vector_length(rope_of(R"(,"attention_factor":1.5)")), 1.5);
+  const RopeConfig level = rope_of(R"(,"attn_factor":0.8782488562869419)");
+  EXPECT_DOUBLE_EQ(vector_length(level), 1.0) << "as DeepSeek-R1-0528-Qwen3-8B has it";
+  EXPECT_NE(rope_text(level), rope_text(rope_of("")));
   EXPECT_EQ(rope_of(R"(,"beta_fast":1.0,"beta_slow":1.0)").fast_turns, 1.0);
   const RopeConfig ratio = rope_of(R"(,"beta_fast":16,"mscale":1.0,"mscale_all_dim":0.5)");
   EXPECT_EQ(ratio.fast_turns, 16.0);
@@ -123,7 +126,9 @@ TEST(Config, WhatATypeOfRopeDoesNotHaveIsRefusedByName) {
       {R"("rope_type":"default","mrope_section":[1])", "mrope_section: is nothing"},
       {R"("rope_type":"default","type":"linear","factor":2)", "type: is another than rope_type"},
       {R"("partial_rotary_factor":0.5)", "partial_rotary_factor: only 1.0"},
-      {yarn + R"("attn_factor":2.0)", "attn_factor: only 1.0"},
+      {R"("rope_type":"linear","factor":2,"attn_factor":2.0)", "attn_factor: only 1.0"},
+      {yarn + R"("attn_factor":2.0,"attention_factor":1.5)", "attn_factor: only 1.0"},
+      {yarn + R"("attn_factor":0)", "attn_factor: must be a number above 0"},
       {yarn + R"("extrapolation_factor":0.5)", "extrapolation_factor: only 1.0"},
       {yarn + R"("llama_4_scaling_beta":0.1)", "llama_4_scaling_beta: only 0.0"},
       {R"("full_attention":{"rope_type":"default"})", "full_attention: is nothing"},

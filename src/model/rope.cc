@@ -83,7 +83,8 @@ double vector_length(const RopeConfig& config) {
   if (config.attention_factor > 0.0) {
     return config.attention_factor;
   }
-  return yarn_length(config, config.mscale) / yarn_length(config, config.mscale_all_dim);
+  return config.length_factor * yarn_length(config, config.mscale) /
+         yarn_length(config, config.mscale_all_dim);
 }
 
 // The length that vector_length leaves out, once for q and once for k.

@@ -24,11 +24,16 @@ constexpr const char* kWindowedAttention = "sliding_attention";
 constexpr std::array<std::string_view, 1> kLinearNames = {"factor"};
 constexpr std::array<std::string_view, 4> kLlama3Names = {
     "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
-constexpr std::array<std::string_view, 9> kYarnNames = {
-    "factor",           "original_max_position_embeddings",
-    "beta_fast",        "beta_slow",
-    "mscale",           "mscale_all_dim",
-    "attention_factor", "truncate",
+constexpr std::array<std::string_view, 10> kYarnNames = {
+    "factor",
+    "original_max_position_embeddings",
+    "beta_fast",
+    "beta_slow",
+    "mscale",
+    "mscale_all_dim",
+    "attention_factor",
+    "attn_factor",
+    "truncate",
     "finetuned"};  // the last says where a model comes from, and changes nothing
 
 // What some models compute with and Stemma does not, and the value that changes nothing.
@@ -88,8 +93,10 @@ void read_yarn(JsonFields& fields, RopeConfig& rope) {
     rope.mscale = fields.positive("mscale", std::nullopt);
     rope.mscale_all_dim = fields.positive("mscale_all_dim", std::nullopt);
   }
+  rope.length_factor = fields.positive("attn_factor", 1.0);
   if (fields.find_or_null("attention_factor") != nullptr) {
     rope.attention_factor = fields.positive("attention_factor", std::nullopt);
+    fields.refuse_unless("attn_factor", 1.0);  // of two lengths readers take one or the other
   }
 }
 
@@ -114,8 +121,12 @@ Scaling read_type(JsonFields& fields) {
 }
 
 void refuse_others(JsonFields& fields, Scaling scaling) {
-  for (const Refused& refused : kRefused) fields.refuse_unless(refused.name, refused.neutral);
   const auto known = names_of(scaling);
+  for (const Refused& refused : kRefused) {
+    if (std::find(known.begin(), known.end(), refused.name) == known.end()) {
+      fields.refuse_unless(refused.name, refused.neutral);
+    }
+  }
   for (const auto& [name, value] : fields.object().items()) {
     const bool usual = name == "rope_type" || name == "type" || name == "rope_theta" ||
                        std::any_of(kRefused.begin(), kRefused.end(),

@@ -37,10 +37,12 @@ struct RopeConfig {
   double fast_turns = 32.0;  // kYarn: pairs that turn at least this often in the original context
   double slow_turns = 1.0;   // are kept, those that turn at most this often divided
   // kYarn: how much longer turned vectors get, and which part of it scores take back in latent
-  // attention; attention_factor, unless 0, is the length itself (vector_length in rope.h).
+  // attention; attention_factor, unless 0, is the length itself, and length_factor multiplies it
+  // where it is not (vector_length in rope.h).
   double mscale = 1.0;
   double mscale_all_dim = 0.0;
   double attention_factor = 0.0;
+  double length_factor = 1.0;
 
   friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
 };
