@@ -247,6 +247,23 @@ TEST(Config, MistralLooksBackOverItsWindowInEveryLayerOrHasNone) {
   EXPECT_EQ(silent.windows, config.windows) << "as the family does where the file does not say";
 }
 
+// Hugging Face's class has the window all the same, vLLM has none.
+TEST(Config, MistralThatSwitchesItsWindowOffIsRefused) {
+  const auto text = [](const std::string& fields) {
+    return config_text("MistralForCausalLM", R"(,"head_dim":64,)" + fields);
+  };
+  for (const char* const window : {R"("sliding_window":4096,)", ""}) {
+    EXPECT_THAT(error_of(text(std::string(window) + R"("use_sliding_window":false)")),
+                testing::HasSubstr("use_sliding_window: only true is supported"));
+  }
+  EXPECT_EQ(parse(text(R"("sliding_window":8,"use_sliding_window":true)")).windows.count(), 2);
+  for (const char* const flag : {"true", "false"}) {
+    EXPECT_EQ(
+        parse(text(R"("sliding_window":null,"use_sliding_window":)" + std::string(flag))).windows,
+        WindowConfig());
+  }
+}
+
 // Hugging Face's class has the window in all layers then, vLLM in those that are listed.
 TEST(Config, MistralThatListsOtherLayersThanAllIsRefused) {
   const auto text = [](const std::string& window, const std::string& types) {

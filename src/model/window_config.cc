@@ -34,10 +34,24 @@ bool knows_windows(ModelFamily family) {
   return family == ModelFamily::kMistral || is_qwen(family) || is_gemma(family);
 }
 
-// Qwen files carry a window beside the switch that disables it, which is off by default. A Mistral
-// model without a window says so: null.
+// A Mistral model without a window says so: null. Of the switch that other families have vLLM knows
+// here too, Hugging Face's classes do not.
+bool has_mistral_window(JsonFields& fields) {
+  const bool none =
+      fields.has("sliding_window") && fields.find_or_null("sliding_window") == nullptr;
+  if (none) return false;
+  if (!fields.boolean("use_sliding_window", true)) {
+    fields.fail(
+        ErrorCode::kUnsupported, "use_sliding_window",
+        "only true is supported beside a window: a model without one has the sliding_window "
+        "null");
+  }
+  return true;
+}
+
+// Qwen files carry a window beside the switch that disables it, which is off by default.
 bool has_window(JsonFields& fields, ModelFamily family) {
-  if (family == ModelFamily::kMistral && !fields.has("sliding_window")) return true;
+  if (family == ModelFamily::kMistral) return has_mistral_window(fields);
   if (is_qwen(family)) return fields.boolean("use_sliding_window", false);
   const bool given = fields.find_or_null("sliding_window") != nullptr;
   return is_gemma(family) || fields.boolean("use_sliding_window", given);
