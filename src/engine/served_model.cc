@@ -12,6 +12,7 @@
 #include "engine/served_ranks.h"
 #include "pool/kv_pool_factory.h"
 #include "prefix/namespace_digest.h"
+#include "stemma/log.h"
 #include "template/answer_marks.h"
 #include "template/template_date.h"
 
@@ -226,7 +227,12 @@ Status ServedModel::add_end_token(const std::string& directory) {
   std::vector<TokenId>& ends = generation_.eos_token_ids;
   const auto end = special.eos_token ? tokenizer_->token_id(*special.eos_token) : std::nullopt;
   if (end.has_value() && !generation_.is_eos(*end)) ends.push_back(*end);
-  std::erase_if(ends, [&](TokenId token) { return token >= vocab_tokens(); });
+  const auto lacks = [&](TokenId token) { return token >= vocab_tokens(); };
+  if (const auto lacking = std::ranges::find_if(ends, lacks); lacking != ends.end()) {
+    STEMMA_LOG(kWarning, "model.end_tokens.dropped", kv("first", *lacking),
+               kv("vocab_tokens", vocab_tokens()));
+  }
+  std::erase_if(ends, lacks);
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "model/config.h"
 
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "base/json_text.h"
@@ -237,20 +238,23 @@ void read_dtype(JsonFields& fields, ModelConfig& config) {
   }
 }
 
+// Files name tokens that a model of few does not have: it never gives them, and never gets one.
 void read_special_tokens(JsonFields& fields, ModelConfig& config, std::string_view file_name) {
-  const Range ids = {0, config.vocab_tokens - 1};
+  constexpr Range kIds = {0, std::numeric_limits<TokenId>::max()};
+  const auto has = [&](std::int64_t id) { return id < config.vocab_tokens; };
   const Json* begin = fields.find_or_null("bos_token_id");
   if (begin != nullptr && *begin != kNone) {
-    config.begin_token = static_cast<TokenId>(fields.integer("bos_token_id", ids, std::nullopt));
+    const std::int64_t id = fields.integer("bos_token_id", kIds, std::nullopt);
+    if (has(id)) config.begin_token = static_cast<TokenId>(id);
   }
   const Json* end = fields.find_or_null("eos_token_id");
   if (end == nullptr || *end == kNone) {
     return;
   }
-  if (!end->is_array()) {
-    config.end_tokens = {static_cast<TokenId>(fields.integer("eos_token_id", ids, std::nullopt))};
-    return;
-  }
+  const auto add = [&](std::int64_t id) {
+    if (has(id)) config.end_tokens.push_back(static_cast<TokenId>(id));
+  };
+  if (!end->is_array()) return add(fields.integer("eos_token_id", kIds, std::nullopt));
   if (end->size() > kEndTokensMax) {
     fields.fail(ErrorCode::kInvalidArgument, "eos_token_id",
                 "at most " + std::to_string(kEndTokensMax) + " ids");
@@ -260,8 +264,7 @@ void read_special_tokens(JsonFields& fields, ModelConfig& config, std::string_vi
     if (id == kNone) continue;
     const Json element = {{"eos_token_id", id}};
     JsonFields one(element, file_name);
-    config.end_tokens.push_back(
-        static_cast<TokenId>(one.integer("eos_token_id", ids, std::nullopt)));
+    add(one.integer("eos_token_id", kIds, std::nullopt));
     fields.adopt(one.status());
   }
 }

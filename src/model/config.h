@@ -83,8 +83,8 @@ struct ModelConfig {
   CodedConfig coded;             // how files store matrices in fewer bits, if they do
   // What the file says; of a model that is loaded, where it says nothing, the embeddings' own.
   std::optional<DType> weights_dtype;
-  std::optional<TokenId> begin_token;
-  std::vector<TokenId> end_tokens;  // any of them ends a text
+  std::optional<TokenId> begin_token;  // of those that the vocabulary has, as the next
+  std::vector<TokenId> end_tokens;     // any of them ends a text
 
   std::int64_t query_columns() const noexcept { return query_heads * head_dim; }
   std::int64_t kv_columns() const noexcept { return kv_heads * head_dim; }

@@ -431,6 +431,15 @@ TEST(Config, MinusOneIsNoToken) {
             std::vector<TokenId>{5});
 }
 
+TEST(Config, TokensThatTheModelDoesNotHaveAreNone) {
+  const ModelConfig config =
+      parse(config_text("LlamaForCausalLM", R"(,"bos_token_id":1000,"eos_token_id":[999,1000,5])"));
+  EXPECT_FALSE(config.begin_token.has_value());
+  EXPECT_EQ(config.end_tokens, (std::vector<TokenId>{999, 5}));
+  EXPECT_EQ(parse(config_text("LlamaForCausalLM", R"(,"eos_token_id":1000)")).end_tokens,
+            std::vector<TokenId>());
+}
+
 TEST(Config, WrongFieldsAreNamed) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"(,"num_key_value_heads":3)", "num_key_value_heads: 3 does not divide"},
@@ -456,9 +465,10 @@ TEST(Config, WrongFieldsAreNamed) {
        "rope_scaling.rope_theta: must exceed 1"},
       {R"(,"tie_word_embeddings":1)", "tie_word_embeddings: must be true or false"},
       {R"(,"hidden_act":7)", "hidden_act: must be a string"},
-      {R"(,"eos_token_id":1000)", "eos_token_id: must be an integer from 0 to 999 (got 1000)"},
+      {R"(,"eos_token_id":2147483648)",
+       "eos_token_id: must be an integer from 0 to 2147483647 (got 2147483648)"},
       {R"(,"eos_token_id":[5,null])", "eos_token_id: missing"},
-      {R"(,"bos_token_id":-2)", "bos_token_id: must be an integer from 0 to 999"},
+      {R"(,"bos_token_id":-2)", "bos_token_id: must be an integer from 0 to 2147483647"},
   };
   for (const auto& [extra, expected] : cases) {
     EXPECT_NE(error_of(config_text("LlamaForCausalLM", extra)).find(expected), std::string::npos)
