@@ -27,12 +27,12 @@ namespace stemma {
 // One tensor of a file.
 struct TensorEntry {
   std::string name;
-  std::string dtype;  // as written: "F32", "BF16", "I64", ...
+  std::string dtype;  // as written, be it known or not: "F32", "BF16", "I64", ...
   std::vector<std::int64_t> shape;
   std::int64_t offset_bytes = 0;  // from the start of the file
   std::int64_t size_bytes = 0;
 
-  // The type as weights, or nullopt for what weights cannot be (integers, f64, fp8).
+  // The type as weights, or nullopt for what weights cannot be (integers, f64, fp8, unknown ones).
   std::optional<WeightType> weight_type() const;
   // What one of shape[0] takes in the file. REQUIRES: the tensor has one at least.
   std::int64_t output_bytes() const { return size_bytes / shape[0]; }
@@ -57,8 +57,8 @@ Result<std::int64_t> safetensors_header_bytes(std::span<const std::byte> first_b
                                               std::int64_t file_bytes, std::string_view file_name);
 
 // Parses the header that `bytes` begins with. Errors name `file_name`, the tensor and the offset.
-// Checked: lengths, names, dtypes, shapes against bytes, alignment, and that the tensors fill the
-// file without gap or overlap.
+// Checked: lengths, names, shapes against bytes where the dtype is known, and that the tensors fill
+// the file without gap or overlap. Where a tensor begins is not: none is read in its place.
 Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> bytes,
                                                    std::int64_t file_bytes,
                                                    std::string_view file_name);

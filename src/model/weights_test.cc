@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -314,6 +315,33 @@ TEST_F(WeightsTest, AWrongTypeIsNamed) {
         R"({"data_offsets":[0,74496],"dtype":"I32")");
   EXPECT_NE(load_error().find("tensor 'model.embed_tokens.weight': dtype I32 is not supported"),
             std::string::npos);
+}
+
+// As files have them beside what the model is computed from; the other tensors lie anywhere then.
+TEST_F(WeightsTest, AnUnknownTypeOfATensorThatNobodyReadsIsPassedOver) {
+  write({.config = tiny_model_config("llama2")});
+  const auto digest_before = load(files_)->digest;
+  std::string text = read("model.safetensors");
+  std::int64_t header_bytes = 0;
+  std::memcpy(&header_bytes, text.data(), sizeof(header_bytes));
+  const auto end = static_cast<std::size_t>(8 + header_bytes);
+  nlohmann::json header = nlohmann::json::parse(text.substr(8, end - 8));
+  for (auto& [name, tensor] : header.items()) {
+    if (!tensor.contains("data_offsets")) continue;
+    for (auto& offset : tensor["data_offsets"]) offset = offset.get<std::int64_t>() + 3;
+  }
+  header["advice"] = {{"dtype", "F8_E8M0"}, {"shape", {3}}, {"data_offsets", {0, 3}}};
+  const std::string written = header.dump();
+  header_bytes = std::ssize(written);
+  std::ofstream file(directory_.file("model.safetensors"), std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes));
+  file << written << "odd" << text.substr(end);
+  file.close();
+  const auto weights = load(files_);
+  ASSERT_TRUE(weights.ok()) << to_string(weights.error());
+  EXPECT_NE(weights->digest, digest_before);
+  patch("model.safetensors", R"("dtype":"F32")", R"("dtype":"F23")");
+  EXPECT_NE(load_error().find("dtype F23 is not supported"), std::string::npos);
 }
 
 TEST_F(WeightsTest, NoWeightsAtAll) {
