@@ -13,6 +13,7 @@
 #include "model/tokenizer_normalizer.h"
 #include "model/tokenizer_template.h"
 #include "model/unicode_text.h"
+#include "stemma/log.h"
 #include "template/tokenizer_config.h"
 
 namespace stemma {
@@ -89,6 +90,11 @@ Status Tokenizer::obey(const TokenizerConfig& config) {
   STEMMA_ASSIGN_OR_RETURN(const auto end, tokens_of(flags.end, config.path));
   if (begin) parts_->around.set_before(*begin);
   if (end) parts_->around.set_after(*end);
+  const TokensAround around = tokens_around();
+  if (flags.obeyed && !begin && !end && around.before + around.behind == 0) {
+    STEMMA_LOG(kWarning, "model.tokenizer.bare_texts", kv("file", config.path),
+               kv("lacks", flags.begin.name));
+  }
   return {};
 }
 

@@ -29,7 +29,8 @@ Status read_flag(const JsonField& root, std::string_view token_name, TokenizerFl
 Result<TokenizerFlags> read_tokenizer_flags(const JsonField& config) {
   TokenizerFlags flags;
   STEMMA_ASSIGN_OR_RETURN(const std::string_view name, config.string_or("tokenizer_class", ""));
-  if (!obeys_token_flags(name)) return flags;
+  flags.obeyed = obeys_token_flags(name);
+  if (!flags.obeyed) return flags;
   STEMMA_RETURN_IF_ERROR(read_flag(config, "bos_token", flags.begin));
   STEMMA_RETURN_IF_ERROR(read_flag(config, "eos_token", flags.end));
   return flags;

@@ -1,9 +1,13 @@
 // TokenizerFlags: what a tokenizer_config.json says of the tokens at the begin and the end of a
 // text: "add_bos_token" and "add_eos_token".
 //
-// Hugging Face's transformers put these tokens there themselves for the classes of Llama's and
-// Gemma's tokenizers, whatever the post-processor in tokenizer.json does. Other classes, such as
-// Qwen's or PreTrainedTokenizerFast, take the post-processor as it is, and so does Stemma.
+// Hugging Face's transformers read them in different ways. Up to 4.x the classes of Llama's and
+// Gemma's tokenizers put these tokens there themselves, whatever the post-processor in
+// tokenizer.json does, and without the flags the first of them; other classes, such as Qwen's or
+// PreTrainedTokenizerFast, take the post-processor as it is. 5.x reads no flag beside a
+// tokenizer.json and writes none: every class takes the post-processor. Here a flag counts that is
+// there, of the classes for which it was written; where none is, the post-processor does, and a
+// text that would begin with a token in 4.x alone is told in the log.
 //
 // Thread:     values and a pure function.
 // Memory:     two short texts.
@@ -31,6 +35,7 @@ struct TokenizerFlag {
 struct TokenizerFlags {
   TokenizerFlag begin = {"add_bos_token", {}};
   TokenizerFlag end = {"add_eos_token", {}};
+  bool obeyed = false;  // by the class
 };
 
 // Reads the fields of a TokenizerConfig. Errors are one line: the file, the field, what is wrong

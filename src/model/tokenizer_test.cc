@@ -15,6 +15,7 @@
 #include "base/temp_directory.h"
 #include "model/random_model.h"
 #include "model/tokenizer_examples.h"
+#include "stemma/log.h"
 
 namespace stemma {
 namespace {
@@ -342,6 +343,20 @@ TEST_F(TokenizerFlagsTest, ATokenOfTheTemplateIsThereOnceOrTakenOff) {
   EXPECT_EQ(ids(R"(,"add_bos_token":null)"), (Ids{1, 259, 260}));
   EXPECT_EQ(ids(""), (Ids{1, 259, 260}));
   EXPECT_EQ(ids(R"(,"add_eos_token":true)"), (Ids{1, 259, 260, 2}));
+}
+
+// Readers differ: up to transformers 4.x such a text begins with <s>, from 5.x on it does not.
+TEST_F(TokenizerFlagsTest, TextsThatNothingIsSaidOfAreToldInTheLog) {
+  std::vector<std::string> lines;
+  set_log_sink([&](LogLevel, std::string_view text) { lines.emplace_back(text); });
+  const std::string begin = R"({"bos_token":"<|end|>","tokenizer_class":"LlamaTokenizer")";
+  EXPECT_EQ(ids_with(byte_level_file(), begin + "}"), (Ids{'h'}));
+  EXPECT_EQ(ids_with(sentence_piece_file(), begin + "}"), (Ids{1, 259, 260}));
+  EXPECT_EQ(ids_with(byte_level_file(), begin + R"(,"add_bos_token":false})"), (Ids{'h'}));
+  set_log_sink({});
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_THAT(lines[0], testing::HasSubstr("model.tokenizer.bare_texts"));
+  EXPECT_THAT(lines[0], testing::HasSubstr("lacks=add_bos_token"));
 }
 
 TEST_F(TokenizerFlagsTest, OtherClassesTakeTheTemplateAsItIs) {
