@@ -149,7 +149,7 @@ bool Connection::begin_body() {
   kept_since_ = std::chrono::steady_clock::now();
   set_deadline(shared_.limits.body_us);
   if (reader_->expects_continue() && reader_->body_bytes() == 0) {
-    out_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    out_.end() += "HTTP/1.1 100 Continue\r\n\r\n";
     send_later();
   }
   return true;
@@ -266,12 +266,12 @@ void Connection::end_stream() {
   STEMMA_CHECK(answer_ == Answer::kStreamed, "a stream ends once");
   answer_ = Answer::kWhole;
   if (closed_) return;
-  if (is_chunked_ && !is_head_) append_last_chunk(out_);
+  if (is_chunked_ && !is_head_) append_last_chunk(out_.end());
   send_later();
 }
 
 std::int64_t Connection::waiting_bytes() const {
-  return static_cast<std::int64_t>(out_.size() + body_.size() - body_sent_bytes_);
+  return static_cast<std::int64_t>(out_.waiting_bytes() + body_.size() - body_sent_bytes_);
 }
 
 std::int64_t Connection::waiting_cost(Time now) const {
@@ -291,16 +291,16 @@ void Connection::append_head(const HttpResponse& response, bool streamed) {
   rules.keep_alive = keep_alive_;
   rules.http_1_0 = http_1_0_;
   if (streamed) rules.framing = is_chunked_ ? BodyFraming::kChunked : BodyFraming::kUntilClose;
-  append_response_head(out_, response, rules);
+  append_response_head(out_.end(), response, rules);
   shared_.tally.count_response(response.status);
 }
 
 void Connection::append_piece(std::string_view piece) {
   if (is_head_ || piece.empty()) return;
   if (is_chunked_) {
-    append_chunk(out_, piece);
+    append_chunk(out_.end(), piece);
   } else {
-    out_ += piece;
+    out_.end() += piece;
   }
 }
 
@@ -308,7 +308,7 @@ void Connection::end_answer() {
   owner_.end_exchange(*this);
   exchange_ = ExchangeId();
   answer_ = Answer::kNone;
-  std::string().swap(out_);
+  out_.release();
   std::string().swap(body_);
   body_sent_bytes_ = 0;
   if (peer_ended_) {
@@ -360,7 +360,7 @@ void Connection::send_later() {
 
 bool Connection::try_send() {
   while (waiting_bytes() > 0) {
-    const std::array<asio::const_buffer, 2> waiting = {asio::buffer(out_),
+    const std::array<asio::const_buffer, 2> waiting = {asio::buffer(out_.waiting()),
                                                        asio::buffer(body_) + body_sent_bytes_};
     AsioError error;
     const std::size_t bytes = socket_.write_some(waiting, error);
@@ -375,8 +375,8 @@ bool Connection::try_send() {
     ++shared_.tally.sends;
     shared_.tally.sent_bytes += static_cast<std::int64_t>(bytes);
     if (sending_rest_) set_deadline(shared_.limits.write_stall_us);
-    const std::size_t of_out = std::min(bytes, out_.size());
-    out_.erase(0, of_out);
+    const std::size_t of_out = std::min(bytes, out_.waiting_bytes());
+    out_.leave(of_out);
     body_sent_bytes_ += bytes - of_out;
     count_waiting();
   }
@@ -470,7 +470,7 @@ void Connection::close() {
   timer_.cancel();
   release_reader();
   std::string().swap(sent_ahead_);
-  std::string().swap(out_);
+  out_.release();
   std::string().swap(body_);
   body_sent_bytes_ = 0;
   count_waiting();

@@ -33,6 +33,7 @@
 #include "http/http_server.h"
 #include "http/http_tally.h"
 #include "http/request_reader.h"
+#include "http/send_buffer.h"
 
 namespace stemma {
 
@@ -160,7 +161,7 @@ class Connection {
   std::unique_ptr<RequestReader> reader_;  // null between requests
   std::int64_t counted_body_bytes_ = 0;    // of its body, in shared_.body_bytes
   std::string sent_ahead_;                 // of the next requests
-  std::string out_;                        // waits to be sent
+  SendBuffer out_;                         // waits to be sent
   std::string body_;                       // of a whole answer: behind out_, never copied
   std::size_t body_sent_bytes_ = 0;
   std::int64_t counted_waiting_bytes_ = 0;  // in shared_.waiting_bytes
