@@ -294,6 +294,14 @@ TokenChances::Rules Preparation::rules_of_prompt(const CompletionRequest& reques
   return {.begin = begin, .end = std::max(std::ssize(tokens) - around.behind, begin)};
 }
 
+// Here, where long texts take nobody else's time.
+void Preparation::add_chances(const TokenChances::Rules& said, PromptJob& job) const {
+  if (!job.spec.prompt_logprobs.has_value()) return;
+  const auto given = static_cast<std::size_t>(job.spec.prompt_logprobs_from);
+  job.of_prompt =
+      chances_of_prompt(model_.tokenizer(), said, std::span(job.spec.prompt).first(given));
+}
+
 // A text comes back as it was sent. Its tokens may say it otherwise, as a normalizer does: where
 // they begin is counted in the characters that they say.
 std::string Preparation::echo_of(const PromptText& prompt, std::span<const TokenId> tokens,
@@ -424,6 +432,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   ApiResult<OwnedConstraint> constraint;
   const bool is_chat = request.kind == CompletionKind::kChat;
   const std::size_t prompts = is_chat ? 1 : request.prompts.size();
+  std::vector<TokenChances::Rules> rules_of_prompts;
   for (std::size_t i = 0; i < prompts; ++i) {
     ApiResult<std::vector<TokenId>> tokens =
         is_chat ? chat_tokens(request)
@@ -442,12 +451,15 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     ApiResult<PromptJob> job = prompt_job(request, std::move(ids), where);
     if (auto* const fault = std::get_if<ApiError>(&job)) return std::move(*fault);
     PromptJob& made = prepared.job.prompts.emplace_back(std::get<PromptJob>(std::move(job)));
-    made.of_prompt = said;
+    rules_of_prompts.push_back(said);
     made.thoughts = thoughts;
     made.thought_marks = shown_to(request).thought_marks.value_or(ThoughtMarks());
     made.spec.constraint = std::get<OwnedConstraint>(constraint);
   }
   if (auto fault = check_prompt_logprobs(request, prepared.job)) return *std::move(fault);
+  for (std::size_t i = 0; i < prompts; ++i) {
+    add_chances(rules_of_prompts[i], prepared.job.prompts[i]);
+  }
   return prepared;
 }
 

@@ -104,6 +104,8 @@ class Preparation {
   TokenChances::Rules rules_of_prompt(const CompletionRequest& request, std::size_t prompt,
                                       std::span<const TokenId> tokens,
                                       std::int64_t cut_tokens) const;
+  // Where chances of the prompt's tokens are asked for. `said`: rules_of_prompt.
+  void add_chances(const TokenChances::Rules& said, PromptJob& job) const;
   // What an echo of a completion's prompt shows. `said`: rules_of_prompt.
   std::string echo_of(const PromptText& prompt, std::span<const TokenId> tokens,
                       const TokenChances::Rules& said, std::int64_t cut_tokens) const;

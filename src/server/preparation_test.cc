@@ -242,12 +242,13 @@ TEST_F(PreparationTest, AnEchoIsThePromptAsItWasSent) {
   using Echo = std::tuple<std::string, std::int64_t, std::int64_t>;
   const auto echo_of = [&](const std::string& prompt, const std::string& fields) {
     const auto prepared = preparation_->prepare(
-        read_completion_request(CompletionKind::kText,
-                                R"({"echo": true, "prompt": )" + prompt + fields + "}",
-                                preparation_->rules()),
+        read_completion_request(
+            CompletionKind::kText,
+            R"({"echo": true, "logprobs": 0, "prompt": )" + prompt + fields + "}",
+            preparation_->rules()),
         {});
     const auto& answer = std::get<PreparedAnswer>(prepared);
-    const TokenChances::Rules& told = answer.job.prompts[0].of_prompt;
+    const TokenChances::Rules& told = answer.job.prompts[0].of_prompt->rest.rules();
     return Echo(answer.plan.echoes[0], told.begin, told.end);
   };
   const std::string composed = "\xC3\xA9";
@@ -278,6 +279,28 @@ TEST_F(PreparationTest, WhatIsWrongWithAPromptIsSaidOfTheFieldThatClientsCallItB
   EXPECT_EQ(fault_of(CompletionKind::kText, ""), "prompt");
   EXPECT_EQ(fault_of(CompletionKind::kChat, ""), "messages") << "there is no template";
   EXPECT_EQ(fault_of(CompletionKind::kChat, "{}"), "input");
+}
+
+// They may be a million: no step of the engine waits until they are read.
+TEST_F(PreparationTest, TokensBeforeThoseWhoseChancesAreToldAreReadBeforeTheJobIsGiven) {
+  const auto of_prompt = [&](std::optional<std::int64_t> likeliest) {
+    CompletionRequest request;
+    request.kind = CompletionKind::kText;
+    request.prompts.assign(2, std::vector<TokenId>{97, 98, 195, 169, 99});
+    request.max_tokens = 1;
+    request.prompt_logprobs = likeliest;
+    request.logprobs_from = 4;
+    auto prepared = preparation_->prepare(std::move(request), {});
+    return std::move(std::get<PreparedAnswer>(prepared).job.prompts[1].of_prompt);
+  };
+  EXPECT_FALSE(of_prompt(std::nullopt).has_value());
+  auto chances = of_prompt(3);
+  ASSERT_TRUE(chances.has_value());
+  ASSERT_EQ(chances->given.size(), 4U);
+  for (const TokenChance& chance : chances->given) EXPECT_TRUE(chance.is_given);
+  EXPECT_EQ(chances->given[1].token.text, "b");
+  const TokenLogprob next = {99};
+  EXPECT_EQ(chances->rest.next(std::span(&next, 1)).first_character, 3) << "behind the given ones";
 }
 
 // 250 tokens with the 20 likeliest each, a prompt and answer.

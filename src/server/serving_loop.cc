@@ -40,7 +40,11 @@ ServingLoop::~ServingLoop() {
 bool ServingLoop::submit(AnswerJob&& job) {
   if (stopping_.load()) return false;
   std::int64_t answers = 0;
-  for (const PromptJob& prompt : job.prompts) answers += prompt.spec.copies;
+  for (const PromptJob& prompt : job.prompts) {
+    answers += prompt.spec.copies;
+    STEMMA_CHECK(prompt.of_prompt.has_value() || !prompt.spec.prompt_logprobs.has_value(),
+                 "who asks for chances of a prompt makes what reads them");
+  }
   STEMMA_CHECK(answers >= 1 && std::ssize(job.prompts) <= kPromptsMax, "1 to kPromptsMax prompts");
   answers_in_flight_ += answers;
   Message message;
@@ -145,13 +149,7 @@ void ServingLoop::start(AnswerJob&& job) {
 
 void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
   const std::int64_t copies = prompt.spec.copies;
-  const std::optional<std::int64_t> prompt_logprobs = prompt.spec.prompt_logprobs;
-  std::vector<TokenId> given;  // tokens of the prompt that nothing is told of
-  if (prompt_logprobs.has_value()) {
-    const auto end = std::clamp<std::ptrdiff_t>(prompt.spec.prompt_logprobs_from, 0,
-                                                std::ssize(prompt.spec.prompt));
-    given.assign(prompt.spec.prompt.begin(), prompt.spec.prompt.begin() + end);
-  }
+  const auto entries = 1 + static_cast<std::size_t>(prompt.spec.prompt_logprobs.value_or(0));
   const std::optional<ThoughtReader> thoughts = reader_of(prompt);
   const Result<RequestId> first = engine_.submit(std::move(prompt.spec));
   const TokenChances::Rules rules = {.goes_on = prompt.text.goes_on,
@@ -175,13 +173,11 @@ void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
                                              .kept = {},
                                              .chances = TokenChances(tokenizer_, rules),
                                              .of_prompt = {},
+                                             .entries_of_prompt = entries,
                                              .text = TextGeneration(tokenizer_, prompt.text),
                                              .thoughts = thoughts});
-    if (copy == 0 && prompt_logprobs.has_value()) {
-      Live& live = made.first->second;
-      live.of_prompt = {.texts = TokenChances(tokenizer_, prompt.of_prompt),
-                        .entries = 1 + static_cast<std::size_t>(*prompt_logprobs)};
-      give_tokens(live, given);
+    if (copy == 0 && prompt.of_prompt.has_value()) {
+      begin_prompt(*std::move(prompt.of_prompt), made.first->second);
     }
     requests_of_[origin.exchange].push_back(id);
   }
@@ -194,20 +190,18 @@ AnswerUpdate& ServingLoop::add_update(ExchangeId exchange, std::int64_t index) {
   return update;
 }
 
-// They are there before anything is computed.
-void ServingLoop::give_tokens(Live& live, std::span<const TokenId> tokens) {
-  AnswerUpdate& update = add_update(live.exchange, live.index);
-  for (const TokenId token : tokens) {
-    update.of_prompt.push_back(live.of_prompt->texts.given(token));
-  }
+// Some are there before anything is computed.
+void ServingLoop::begin_prompt(PromptChances&& chances, Live& live) {
+  live.of_prompt = std::move(chances.rest);
+  add_update(live.exchange, live.index).of_prompt = std::move(chances.given);
 }
 
 void ServingLoop::take_scores(const EngineEvent& event, Live& live) {
   const std::span<const TokenLogprob> all = event.prompt_logprobs;
-  const std::size_t entries = live.of_prompt->entries;
+  const std::size_t entries = live.entries_of_prompt;
   AnswerUpdate& update = add_update(live.exchange, live.index);
   for (std::size_t token = 0; token < all.size(); token += entries) {
-    update.of_prompt.push_back(live.of_prompt->texts.next(all.subspan(token, entries)));
+    update.of_prompt.push_back(live.of_prompt->next(all.subspan(token, entries)));
   }
 }
 

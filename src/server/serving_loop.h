@@ -37,9 +37,10 @@ namespace stemma {
 struct PromptJob {
   RequestSpec spec;
   TextRules text;
-  TokenChances::Rules of_prompt;  // how its tokens are its text, where their chances are told
-  bool wants_tokens = false;      // updates say which tokens came
-  bool tells_end = false;         // also the chance of a stop token that is not shown
+  // Where its spec has prompt_logprobs: made by who submits, as it takes a while for many tokens.
+  std::optional<PromptChances> of_prompt;
+  bool wants_tokens = false;  // updates say which tokens came
+  bool tells_end = false;     // also the chance of a stop token that is not shown
   ThoughtPlace thoughts = ThoughtPlace::kBehind;  // that are taken out of the text
   ThoughtMarks thought_marks = {};                // what is around them
 };
@@ -102,6 +103,7 @@ class ServingLoop {
 
   // Whether the job was taken: each of its answers then ends with exactly one update whose finish
   // is not kNone. False if messages_max wait, or the loop is stopping.
+  // REQUIRES: of_prompt wherever the spec has prompt_logprobs.
   [[nodiscard]] bool submit(AnswerJob&& job);
   // Ends the answers of an exchange that have not ended, with kCancelled; none: nothing happens.
   // However many messages wait: each exchange is given up once or twice.
@@ -128,11 +130,6 @@ class ServingLoop {
   std::string_view fault() const;
 
  private:
-  // The chances of a prompt's tokens, and how many entries each has.
-  struct PromptChances {
-    TokenChances texts;
-    std::size_t entries = 1;
-  };
   // One request of the engine.
   struct Live {
     ExchangeId exchange;
@@ -145,7 +142,8 @@ class ServingLoop {
     AnswerUpdate kept;     // where it does not come in pieces
     std::int64_t output_tokens = 0;
     TokenChances chances;
-    std::optional<PromptChances> of_prompt;
+    std::optional<TokenChances> of_prompt;
+    std::size_t entries_of_prompt = 1;  // a token
     TextGeneration text;
     std::optional<ThoughtReader> thoughts;    // of an answer that may have some
     std::int64_t thought_tokens = 0;          // while it may think
@@ -177,7 +175,7 @@ class ServingLoop {
   static void take_thoughts(const EngineEvent& event, Live& live, AnswerUpdate& update);
   void take(const EngineEvent& event);
   AnswerUpdate& add_update(ExchangeId exchange, std::int64_t index);
-  void give_tokens(Live& live, std::span<const TokenId> tokens);
+  void begin_prompt(PromptChances&& chances, Live& live);
   void take_scores(const EngineEvent& event, Live& live);
   void end(RequestId request);
   void deliver();

@@ -163,6 +163,12 @@ class ServingLoopTest : public ::testing::Test {
         [this](std::vector<AnswerUpdate>&& updates) { updates_->take(std::move(updates)); });
   }
 
+  // Its model's steps do not wait.
+  void open_freely() {
+    open();
+    model_->let_all_go();
+  }
+
   static AnswerJob job(std::int64_t exchange, std::int64_t prompt_tokens, std::int64_t max_tokens,
                        std::int64_t copies = 1) {
     AnswerJob job;
@@ -217,8 +223,7 @@ TEST_F(ServingLoopTest, SaysSoWhileAStepDoesNotEnd) {
 }
 
 TEST_F(ServingLoopTest, AnAnswerComesInPiecesAndEndsOnce) {
-  open();
-  model_->let_all_go();
+  open_freely();
   ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
   updates_->wait_for_ends(1);
   const Updates::Answer answer = updates_->answer(1);
@@ -231,8 +236,7 @@ TEST_F(ServingLoopTest, AnAnswerComesInPiecesAndEndsOnce) {
 }
 
 TEST_F(ServingLoopTest, AnAnswerThatIsWantedWholeComesInOneUpdate) {
-  open();
-  model_->let_all_go();
+  open_freely();
   ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
   AnswerJob whole = job(2, 10, 8);
   whole.in_pieces = false;
@@ -259,8 +263,7 @@ TEST_F(ServingLoopTest, TokensAreCountedAsTheyCome) {
 // Which nobody ends: all that a model writes is thoughts, and each of its tokens one of them.
 TEST_F(ServingLoopTest, ThoughtsAreNoText) {
   tokenizer_ = words();
-  open();
-  model_->let_all_go();
+  open_freely();
   for (const std::int64_t exchange : {1, 2}) {
     AnswerJob thinks = job(exchange, 10, 8);
     thinks.in_pieces = exchange == 1;
@@ -284,8 +287,7 @@ TEST_F(ServingLoopTest, ThoughtsAreNoText) {
 
 // Its mark may come in pieces, behind white space: until it is whole, nobody knows what they are.
 TEST_F(ServingLoopTest, TokensBeforeThoughtsAreNoTextEither) {
-  open();
-  model_->let_all_go();
+  open_freely();
   ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
   updates_->wait_for_ends(1);
   const std::vector<TokenId> tokens = updates_->answer(1).tokens;
@@ -297,8 +299,7 @@ TEST_F(ServingLoopTest, TokensBeforeThoughtsAreNoTextEither) {
     for (std::size_t i = 0; i < texts.size(); ++i) written[tokens[i]] = texts[i];
     loop_.reset();
     tokenizer_ = words(written);
-    open();
-    model_->let_all_go();
+    open_freely();
     AnswerJob wanted = job(exchange, 10, std::ssize(texts));
     wanted.prompts[0].thoughts = ThoughtPlace::kBefore;
     wanted.prompts[0].spec.logprobs = 1;
@@ -317,8 +318,7 @@ TEST_F(ServingLoopTest, TokensBeforeThoughtsAreNoTextEither) {
 
 TEST_F(ServingLoopTest, TokensThatLogprobsAreOfAreTheTextInPiecesAndWhole) {
   tokenizer_ = words();
-  open();
-  model_->let_all_go();
+  open_freely();
   for (const std::int64_t exchange : {1, 2}) {
     AnswerJob wanted = job(exchange, 10, 8);
     wanted.in_pieces = exchange == 1;
@@ -345,14 +345,15 @@ TEST_F(ServingLoopTest, TokensThatLogprobsAreOfAreTheTextInPiecesAndWhole) {
 // In pieces and whole, in front of the answer, also where the prompt is one token.
 TEST_F(ServingLoopTest, TheFirstAnswerToAPromptBringsTheChancesOfItsTokens) {
   tokenizer_ = words();
-  open();
-  model_->let_all_go();
+  open_freely();
   for (const std::int64_t tokens : {1, 10}) {
     for (const std::int64_t in_pieces : {0, 1}) {
       AnswerJob wanted = job(tokens + in_pieces, tokens, 3, 2);
       wanted.in_pieces = in_pieces == 1;
       wanted.prompts[0].spec.prompt_logprobs = 2;
       wanted.prompts[0].spec.prompt_logprobs_from = tokens == 10 ? 4 : 1;
+      const auto given = std::span(wanted.prompts[0].spec.prompt).first(tokens == 10 ? 4 : 1);
+      wanted.prompts[0].of_prompt = chances_of_prompt(tokenizer_, {}, given);
       ASSERT_TRUE(loop_->submit(std::move(wanted)));
     }
   }
@@ -376,8 +377,7 @@ TEST_F(ServingLoopTest, TheFirstAnswerToAPromptBringsTheChancesOfItsTokens) {
 }
 
 TEST_F(ServingLoopTest, AnswersOfOneExchangeAreNumberedOverItsPrompts) {
-  open();
-  model_->let_all_go();
+  open_freely();
   AnswerJob wanted = job(7, 10, 4, 2);
   wanted.prompts.push_back(job(7, 3, 5, 3).prompts[0]);
   ASSERT_TRUE(loop_->submit(std::move(wanted)));
@@ -389,8 +389,7 @@ TEST_F(ServingLoopTest, AnswersOfOneExchangeAreNumberedOverItsPrompts) {
 }
 
 TEST_F(ServingLoopTest, AStopStringEndsAnAnswerAndIsPartOfItWhereItIsShown) {
-  open();
-  model_->let_all_go();
+  open_freely();
   ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
   updates_->wait_for_ends(1);
   const std::string whole = updates_->answer(1).text;
@@ -410,8 +409,7 @@ TEST_F(ServingLoopTest, AStopStringEndsAnAnswerAndIsPartOfItWhereItIsShown) {
 }
 
 TEST_F(ServingLoopTest, AStopTokenIsPartOfTheAnswerWhereItIsShown) {
-  open();
-  model_->let_all_go();
+  open_freely();
   ASSERT_TRUE(loop_->submit(job(1, 10, 12)));
   updates_->wait_for_ends(1);
   const std::vector<TokenId> whole = updates_->answer(1).tokens;
@@ -435,8 +433,7 @@ TEST_F(ServingLoopTest, AStopTokenIsPartOfTheAnswerWhereItIsShown) {
 
 // Evaluations of models take all tokens but the last one, which was generated, for the prompt's.
 TEST_F(ServingLoopTest, AStopTokenThatIsNotShownHasItsChanceWhereThatIsWanted) {
-  open();
-  model_->let_all_go();
+  open_freely();
   ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
   updates_->wait_for_ends(1);
   const TokenId first = updates_->answer(1).tokens.front();
@@ -457,8 +454,7 @@ TEST_F(ServingLoopTest, AStopTokenThatIsNotShownHasItsChanceWhereThatIsWanted) {
 }
 
 TEST_F(ServingLoopTest, TheTokenThatEndsAStopStringHasItsChance) {
-  open();
-  model_->let_all_go();
+  open_freely();
   ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
   updates_->wait_for_ends(1);
   AnswerJob stopped = job(2, 10, 30);
@@ -472,8 +468,7 @@ TEST_F(ServingLoopTest, TheTokenThatEndsAStopStringHasItsChance) {
 }
 
 TEST_F(ServingLoopTest, NoStopStringEndsAnAnswerBeforeMinTokens) {
-  open();
-  model_->let_all_go();
+  open_freely();
   ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
   updates_->wait_for_ends(1);
   const Updates::Answer whole = updates_->answer(1);
@@ -490,8 +485,7 @@ TEST_F(ServingLoopTest, NoStopStringEndsAnAnswerBeforeMinTokens) {
 // As "is" and " Paris", which are not "isParis".
 TEST_F(ServingLoopTest, ATextThatGoesOnKeepsTheSpaceOfItsFirstToken) {
   tokenizer_ = words();
-  open();
-  model_->let_all_go();
+  open_freely();
   for (const bool goes_on : {false, true}) {
     AnswerJob wanted = job(goes_on ? 1 : 2, 10, 4);
     wanted.prompts[0].text.goes_on = goes_on;
@@ -561,8 +555,7 @@ TEST_F(ServingLoopTest, AFullQueueSaysSoAndTakesCancelsAllTheSame) {
 }
 
 TEST_F(ServingLoopTest, WhatTheEngineRefusesEndsAsFailed) {
-  open();
-  model_->let_all_go();
+  open_freely();
   ASSERT_TRUE(loop_->submit(job(1, 10, 500, 2)));
   updates_->wait_for_ends(2);
   for (const std::int64_t index : {0, 1}) {

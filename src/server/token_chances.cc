@@ -56,4 +56,12 @@ NamedLogprob TokenChances::named(const TokenLogprob& entry) const {
   return named;
 }
 
+PromptChances chances_of_prompt(const Tokenizer& tokenizer, const TokenChances::Rules& rules,
+                                std::span<const TokenId> given) {
+  PromptChances chances = {.given = {}, .rest = TokenChances(tokenizer, rules)};
+  chances.given.reserve(given.size());
+  for (const TokenId token : given) chances.given.push_back(chances.rest.given(token));
+  return chances;
+}
+
 }  // namespace stemma

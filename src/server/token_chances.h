@@ -15,6 +15,7 @@
 #include <limits>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "model/detokenizer.h"
 #include "model/tokenizer.h"
@@ -40,6 +41,8 @@ class TokenChances {
   // `tokenizer` must outlive this.
   TokenChances(const Tokenizer& tokenizer, const Rules& rules);
 
+  const Rules& rules() const noexcept { return rules_; }
+
   // The next token, of which nobody said how likely it was.
   TokenChance given(TokenId token);
   // The next token: its own entry, then the likeliest. REQUIRES: there is one.
@@ -56,5 +59,14 @@ class TokenChances {
   std::int64_t tokens_ = 0;      // so far
   std::int64_t characters_ = 0;  // of the text that is certain after the tokens so far
 };
+
+// The tokens of a prompt: the first ones, of which nobody will say how likely they are, and what
+// reads the others when they are told.
+struct PromptChances {
+  std::vector<TokenChance> given;
+  TokenChances rest;
+};
+PromptChances chances_of_prompt(const Tokenizer& tokenizer, const TokenChances::Rules& rules,
+                                std::span<const TokenId> given);
 
 }  // namespace stemma
