@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -27,10 +28,10 @@ Error too_many_ways() {
 // has work left. What is known may be let go at any time: whoever begins anew then finds the same,
 // and lists that constraints hold stay.
 struct GrammarBook::Grammar {
-  Grammar(std::string its_key, ByteProgram program, std::int64_t work)
-      : key(std::move(its_key)), automaton(std::move(program), work) {}
+  Grammar(const Sha256Digest& its_key, ByteProgram program, std::int64_t work)
+      : key(its_key), automaton(std::move(program), work) {}
 
-  const std::string key;
+  const Sha256Digest key;
   std::int64_t users = 0;               // behind the book's lock
   std::atomic<std::int64_t> bytes = 0;  // as the book has counted them
 
@@ -261,7 +262,7 @@ GrammarBook::~GrammarBook() {
   }
 }
 
-GrammarBook::Grammar* GrammarBook::find_or_null(const std::string& key) {
+GrammarBook::Grammar* GrammarBook::find_or_null(const Sha256Digest& key) {
   const auto found = std::find_if(grammars_.begin(), grammars_.end(),
                                   [&](const auto& grammar) { return grammar->key == key; });
   if (found == grammars_.end()) return nullptr;
@@ -270,7 +271,9 @@ GrammarBook::Grammar* GrammarBook::find_or_null(const std::string& key) {
 }
 
 // Compiled without the lock: others go on meanwhile, and may compile the same.
-Result<OwnedConstraint> GrammarBook::open(const std::string& key, Writer write) {
+Result<OwnedConstraint> GrammarBook::open(std::string_view form, Writer write) {
+  // Forms are as long as clients make them, and nobody finds two that have one digest.
+  const Sha256Digest key = sha256(std::as_bytes(std::span(form)));
   std::unique_lock lock(mutex_);
   if (find_or_null(key) == nullptr) {
     lock.unlock();

@@ -18,9 +18,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/digest.h"
 #include "base/function_ref.h"
 #include "grammar/byte_grammar.h"
 #include "grammar/token_trie.h"
@@ -61,10 +62,10 @@ class GrammarBook {
   // Adds parts to a grammar and gives the one that outputs are to be.
   using Writer = FunctionRef<Result<ByteGrammar::Part>(ByteGrammar&)>;
 
-  // A constraint to what `write` writes, or what it did when it was called with this key before.
-  // Errors are those of `write` and ByteGrammar::compile; kTooLarge for a grammar that needs more
-  // work than may be done before its first byte.
-  Result<OwnedConstraint> open(const std::string& key, Writer write);
+  // A constraint to what `write` writes, or what it did when it was called for this form before,
+  // of which only a digest is kept. Errors are those of `write` and ByteGrammar::compile; kTooLarge
+  // for a grammar that needs more work than may be done before its first byte.
+  Result<OwnedConstraint> open(std::string_view form, Writer write);
 
   // Of which something is compiled; what they have allocated.
   std::size_t grammars() const;
@@ -74,7 +75,7 @@ class GrammarBook {
   struct Grammar;
   class Constraint;
 
-  Grammar* find_or_null(const std::string& key);
+  Grammar* find_or_null(const Sha256Digest& key);
   using Grammars = std::vector<std::unique_ptr<Grammar>>;
   // What goes, for who destroys it without the lock.
   Grammars take_idle();

@@ -36,7 +36,7 @@ class GrammarBookTest : public testing::Test {
 
   OwnedConstraint open(std::string_view schema) {
     ++asked_;
-    Result<OwnedConstraint> constraint = book_.open(std::string(schema), [&](ByteGrammar& grammar) {
+    Result<OwnedConstraint> constraint = book_.open(schema, [&](ByteGrammar& grammar) {
       ++written_;
       return add_json_schema(TemplateJson::parse(schema), {}, grammar);
     });
@@ -102,6 +102,18 @@ TEST_F(GrammarBookTest, CompilesAGrammarOnce) {
   const OwnedConstraint other = open(R"({"type":"null"})");
   EXPECT_EQ(written_, 1);
   EXPECT_EQ(book_.grammars(), 1U);
+}
+
+// Of which no more than a digest is kept.
+TEST_F(GrammarBookTest, LongFormsAreTheSameOnlyToTheirLastByte) {
+  const std::string begin = R"({"description":")" + std::string(1 << 20, 'd') + R"(","const":)";
+  const OwnedConstraint one = open(begin + "1}");
+  const OwnedConstraint other = open(begin + "2}");
+  const OwnedConstraint again = open(begin + "1}");
+  EXPECT_EQ(written_, 2);
+  EXPECT_FALSE(allows(one, token('2')));
+  EXPECT_FALSE(allows(other, token('1')));
+  EXPECT_TRUE(allows(again, token('1')));
 }
 
 TEST_F(GrammarBookTest, KeepsGrammarsThatAreUsedAndSomeOthers) {

@@ -1,5 +1,7 @@
 #include "openai/response_request.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "base/json_text.h"
+#include "openai/characters.h"
 #include "openai/completion_answer.h"
 #include "openai/field_reader.h"
 
@@ -19,6 +22,13 @@ namespace {
 using Json = TemplateJson;
 
 constexpr std::size_t kNameBytesMax = 1024;
+// OpenAI's bounds of metadata.
+constexpr std::size_t kPairsMax = 16;
+constexpr std::int64_t kKeyCharactersMax = 64;
+constexpr std::int64_t kValueCharactersMax = 512;
+// Of what an answer repeats of its request, which is kept from when it comes until the answer ends,
+// however long it waits: a thousand that wait are a gigabyte at most.
+constexpr std::size_t kRepeatedBytesMax = std::size_t{1} << 20;
 
 // Fields of one name or meaning there and in chats are read as those of the chat; of these, what a
 // chat calls otherwise, or has nothing of, is not passed on.
@@ -227,6 +237,27 @@ void read_logprobs(FieldReader& fields, Json& chat) {
   }
 }
 
+// Of which nothing is used, but that an answer repeats it.
+void check_metadata(FieldReader& fields) {
+  const Json* const metadata = fields.object_or_null("metadata");
+  if (metadata == nullptr) return;
+  if (metadata->size() > kPairsMax) {
+    return fields.fail("metadata", fmt::format("must have at most {} pairs (got {})", kPairsMax,
+                                               metadata->size()));
+  }
+  for (const auto& [name, value] : metadata->items()) {
+    if (characters_in(name) > kKeyCharactersMax) {
+      return fields.fail("metadata", fmt::format("\"{}\" is more than {} characters",
+                                                 printable(name), kKeyCharactersMax));
+    }
+    const std::string path = "metadata." + name;
+    if (!value.is_string()) return fields.fail(path, "must be a string");
+    if (characters_in(value.get_ref<const std::string&>()) > kValueCharactersMax) {
+      return fields.fail(path, fmt::format("must be at most {} characters", kValueCharactersMax));
+    }
+  }
+}
+
 // Whether `path` is `place` in the chat, or in it: then it becomes that in the request.
 bool move_path(std::string& path, const std::string& place, std::string_view origin) {
   if (!path.starts_with(place)) return false;
@@ -260,11 +291,14 @@ Json text_given(const Json& body) {
   return text;
 }
 
-// What an answer repeats of its request, as an object.
-std::string repeated(const Json& body, const CompletionRequest& request) {
+// What an answer repeats of its request, as an object. Too much of it is a fault of what is most.
+std::string repeated(const Json& body, const CompletionRequest& request, FieldReader& fields) {
   std::string text = "{";
+  std::pair<std::size_t, const char*> most;
   const auto add = [&](const char* name, const Json& value) {
-    text.append(text.size() > 1 ? ",\"" : "\"").append(name).append("\":").append(json_text(value));
+    const std::string said = json_text(value);
+    most = std::max(most, {said.size(), name});
+    text.append(text.size() > 1 ? ",\"" : "\"").append(name).append("\":").append(said);
   };
   const auto repeat = [&](const char* name, const Json& absent) {
     const auto found = body.find(name);
@@ -281,6 +315,11 @@ std::string repeated(const Json& body, const CompletionRequest& request) {
   repeat("tool_choice", "auto");
   repeat("tools", Json::array());
   repeat("top_p", written(request.sampling.top_p));
+  if (text.size() > kRepeatedBytesMax) {
+    fields.fail(most.second, fmt::format("{} bytes, and an answer repeats at most {} of its "
+                                         "request: messages in input are not repeated",
+                                         most.first, kRepeatedBytesMax));
+  }
   return text + "}";
 }
 
@@ -304,6 +343,7 @@ ApiResult<CompletionRequest> read_response_request(std::string_view body,
   read_form(fields, fault, chat);
   read_choice(fields, chat);
   read_logprobs(fields, chat);
+  check_metadata(fields);
   if (fault.has_value()) return *std::move(fault);
   ApiResult<CompletionRequest> read = completion_request_of(CompletionKind::kChat, chat, rules);
   if (auto* const wrong = std::get_if<ApiError>(&read)) {
@@ -312,7 +352,8 @@ ApiResult<CompletionRequest> read_response_request(std::string_view body,
     return std::move(*wrong);
   }
   auto& request = std::get<CompletionRequest>(read);
-  request.response = repeated(given, request);
+  request.response = repeated(given, request, fields);
+  if (fault.has_value()) return *std::move(fault);
   move_to_origin(request.form.path, conversation);
   return read;
 }

@@ -198,6 +198,49 @@ TEST(ResponseRequest, AnAnswerSaysWhatFormItsTextHas) {
   EXPECT_EQ(form(R"({"format":{"type":"json_object"}})"), R"({"format":{"type":"json_object"}})");
 }
 
+std::string pairs(std::size_t count) {
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":"v")";
+  }
+  return R"("input":"x","metadata":{)" + text + "}";
+}
+
+// It is kept while the request waits: OpenAI's bounds, in characters.
+TEST(ResponseRequest, MetadataIsBounded) {
+  EXPECT_EQ(fault_of(pairs(16)), "accepted");
+  EXPECT_EQ(fault_of(pairs(17)), "metadata");
+  const auto characters = [](std::size_t count) {
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i) text += "\xC3\xA9";
+    return text;
+  };
+  const auto fault = [](const std::string& key, const std::string& value) {
+    return fault_of(R"("input":"x","metadata":{")" + key + "\":" + value + "}");
+  };
+  EXPECT_EQ(fault(characters(64), "\"" + characters(512) + "\""), "accepted");
+  EXPECT_EQ(fault("k", "\"" + characters(513) + "\""), "metadata.k");
+  EXPECT_EQ(fault(std::string(65, 'k'), R"("v")"), "metadata");
+  EXPECT_EQ(fault("k", "7"), "metadata.k");
+  EXPECT_EQ(fault_of(R"("input":"x","metadata":[])"), "metadata");
+}
+
+TEST(ResponseRequest, WhatAnAnswerRepeatsIsBounded) {
+  const std::string much(600'000, 'm');
+  const std::string more(900'000, 'm');
+  const auto fault = [](const std::string& instructions, const std::string& description) {
+    return fault_of(R"("input":"x","instructions":")" + instructions +
+                    R"(","tools":[{"type":"function","name":"f","description":")" + description +
+                    "\"}]");
+  };
+  EXPECT_EQ(fault("i", more), "accepted");
+  EXPECT_EQ(fault(much, more), "tools");
+  EXPECT_EQ(fault(more, much), "instructions");
+  EXPECT_EQ(fault_of(R"("input":[{"role":"system","content":")" + more + more + R"("}])"),
+            "accepted")
+      << "it is not repeated";
+}
+
 TEST(ResponseRequest, RefusalsNameTheFieldOfTheRequest) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"("model":"m")", "input"},

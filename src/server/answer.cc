@@ -5,8 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "openai/characters.h"
 #include "server/receipt.h"
-#include "server/token_chances.h"
 
 namespace stemma {
 namespace {

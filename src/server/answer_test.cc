@@ -261,7 +261,7 @@ TEST(Answers, ThatAreResponsesTakeLongAtTheirEnd) {
   EXPECT_TRUE(answer.take(last_piece()).ends);
 }
 
-// A client may ask with megabytes that no prompt has: metadata, tools that are not to be called.
+// A client may ask with a megabyte that no prompt has: tools that are not to be called, a form.
 TEST(Answers, ThatAreResponsesTakeLongWhereTheyRepeatALongRequest) {
   AnswerPlan plan;
   plan.stream = true;

@@ -1,16 +1,10 @@
 #include "server/token_chances.h"
 
-#include <algorithm>
-
 #include "grammar/token_bytes.h"
 #include "model/unicode_text.h"
+#include "openai/characters.h"
 
 namespace stemma {
-
-std::int64_t characters_in(std::string_view text) {
-  return std::count_if(text.begin(), text.end(),
-                       [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; });
-}
 
 TokenChances::TokenChances(const Tokenizer& tokenizer, const Rules& rules)
     : tokenizer_(&tokenizer),

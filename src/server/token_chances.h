@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "model/detokenizer.h"
@@ -24,9 +23,6 @@
 #include "stemma/sampling.h"
 
 namespace stemma {
-
-// Of a text of UTF-8.
-std::int64_t characters_in(std::string_view text);
 
 class TokenChances {
  public:
