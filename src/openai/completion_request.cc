@@ -22,6 +22,7 @@ constexpr std::size_t kNameBytesMax = 512;
 constexpr std::int64_t kTopLogprobsMax = 20;
 constexpr std::size_t kStopTokensMax = 1024;
 
+constexpr std::int64_t kNoSeed = -1;  // as vLLM's clients say that they want none
 // Fields that would change the answer and are not supported, unless they say what is done anyway.
 constexpr RefusedField kRefused[] = {
     {"functions", "[]", "not supported: use tools"},
@@ -85,7 +86,7 @@ void read_sampling(FieldReader& fields, const RequestRules& rules, std::optional
       as_float(fields.number("frequency_penalty", {-2, 2}), sampling.frequency_penalty);
   constexpr auto kAny = std::numeric_limits<std::int64_t>();
   const auto seed = fields.integer("seed", {kAny.min(), kAny.max()});
-  if (seed.has_value()) sampling.seed = static_cast<std::uint64_t>(*seed);
+  if (seed.has_value() && *seed != kNoSeed) sampling.seed = static_cast<std::uint64_t>(*seed);
   read_logit_bias(fields, rules.vocab_tokens, sampling);
   if (const TemplateJson* const allowed = fields.array_or_null("allowed_token_ids")) {
     // A body has room for each many times, and each answer keeps its own.

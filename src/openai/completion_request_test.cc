@@ -57,7 +57,7 @@ TEST(CompletionRequest, PutsFieldsWhereTheyBelong) {
   const CompletionRequest request = accepted(chat(
       R"("n":3,"max_tokens":7,"max_completion_tokens":9,"temperature":0.5,"top_p":0.25,"top_k":-1,)"
       R"("min_p":0.1,"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,)"
-      R"("seed":-1,"logit_bias":{"5":-100,"7":2.5},"stop":["a","bc"],"stop_token_ids":[3],)"
+      R"("seed":-2,"logit_bias":{"5":-100,"7":2.5},"stop":["a","bc"],"stop_token_ids":[3],)"
       R"("ignore_eos":true,"logprobs":true,"top_logprobs":4,"stream":true,)"
       R"("stream_options":{"include_usage":true,"continuous_usage_stats":true},)"
       R"("priority":-2,"cache_salt":"s","extra_key":"e",)"
@@ -70,7 +70,7 @@ TEST(CompletionRequest, PutsFieldsWhereTheyBelong) {
   EXPECT_EQ(request.sampling.top_k, 0) << "-1 is all, as vLLM's";
   EXPECT_FLOAT_EQ(request.sampling.min_p, 0.1F);
   EXPECT_FLOAT_EQ(request.sampling.frequency_penalty, -1);
-  EXPECT_EQ(request.sampling.seed, ~std::uint64_t{0});
+  EXPECT_EQ(request.sampling.seed, ~std::uint64_t{1});
   EXPECT_EQ(request.sampling.logit_bias.size(), 2U);
   EXPECT_THAT(request.stop, testing::ElementsAre("a", "bc"));
   EXPECT_THAT(request.stop_tokens, testing::ElementsAre(3));
@@ -100,6 +100,12 @@ TEST(CompletionRequest, WhatOtherServersAddedIsRead) {
   EXPECT_TRUE(accepted(chat(R"("no_stop_trim":true)")).shows_stop);
   EXPECT_FALSE(
       accepted(completion(R"("prompt":"x","add_special_tokens":false)")).add_special_tokens);
+}
+
+// As vLLM's clients write it: one of their own for all who do would repeat each answer.
+TEST(CompletionRequest, ASeedOfMinusOneIsNone) {
+  EXPECT_FALSE(accepted(chat(R"("seed":-1)")).sampling.seed.has_value());
+  EXPECT_FALSE(accepted(chat(R"("seed":-1.0)")).sampling.seed.has_value());
 }
 
 TEST(CompletionRequest, AllowedTokensThatRepeatTakeNoMoreThanTheVocabulary) {
