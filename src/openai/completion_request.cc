@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/distinct.h"
@@ -20,9 +22,11 @@ namespace {
 constexpr std::int64_t kTokensMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kNameBytesMax = 512;
 constexpr std::int64_t kTopLogprobsMax = 20;
-constexpr std::size_t kStopTokensMax = 1024;
-
 constexpr std::int64_t kNoSeed = -1;  // as vLLM's clients say that they want none
+constexpr std::size_t kStopTokensMax = 1024;
+// Of one object: who looks for one of them looks at all before it.
+constexpr std::size_t kFieldsMax = 512;
+
 // Fields that would change the answer and are not supported, unless they say what is done anyway.
 constexpr RefusedField kRefused[] = {
     {"functions", "[]", "not supported: use tools"},
@@ -256,6 +260,38 @@ void read_text(FieldReader& fields, const RequestRules& rules, std::optional<Api
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
 }
 
+// Where below `json` an object has more fields than may be looked through, if one has.
+std::optional<std::string> place_of_many_fields(const TemplateJson& json) {
+  if (json.is_array()) {
+    for (std::size_t i = 0; i < json.size(); ++i) {
+      const auto place = place_of_many_fields(json[i]);
+      if (place.has_value()) return item_path("", i) + *place;
+    }
+  } else if (json.is_object()) {
+    if (json.size() > kFieldsMax) return "";
+    for (const auto& [name, value] : json.items()) {
+      const auto place = place_of_many_fields(value);
+      if (place.has_value()) return "." + printable(name, 40) + *place;
+    }
+  }
+  return std::nullopt;
+}
+
+// Nothing is looked for in `logit_bias`: it is as large as parsing let it be.
+std::optional<ApiError> check_fields(const TemplateJson& body) {
+  if (body.size() > kFieldsMax) {
+    return field_error("", fmt::format("body: a JSON object of more than {} fields", kFieldsMax));
+  }
+  for (const auto& [name, value] : body.items()) {
+    if (name == "logit_bias") continue;
+    const auto place = place_of_many_fields(value);
+    if (!place.has_value()) continue;
+    return field_error(printable(name, 40) + *place,
+                       fmt::format("an object of more than {} fields", kFieldsMax));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
@@ -307,19 +343,23 @@ void narrow_all_but_tools(TemplateJson& body) {
   }
 }
 
-ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max) {
-  const JsonLimits limits = {
-      .text_bytes_max = bytes_max, .depth_max = 64, .fields_max = 512, .keeps_wide_integers = true};
+ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max,
+                                       std::int64_t biases_max) {
+  const JsonLimits limits = {.text_bytes_max = bytes_max,
+                             .depth_max = 64,
+                             .fields_max = std::max(kFieldsMax, std::size_t(biases_max)),
+                             .keeps_wide_integers = true};
   Result<TemplateJson> parsed = parse_ordered_json(body, "body", limits);
   if (!parsed.ok()) return field_error("", parsed.error().detail);
   if (!parsed->is_object()) return field_error("", "body: must be a JSON object");
+  if (auto fault = check_fields(*parsed)) return *std::move(fault);
   narrow_all_but_tools(*parsed);
   return std::move(parsed).value();
 }
 
 ApiResult<CompletionRequest> read_completion_request(CompletionKind kind, std::string_view body,
                                                      const RequestRules& rules) {
-  ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max);
+  ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max, rules.vocab_tokens);
   if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
   return completion_request_of(kind, std::get<TemplateJson>(parsed), rules);
 }

@@ -117,8 +117,10 @@ ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const Te
                                                    const RequestRules& rules);
 
 // A body of JSON that is an object, strictly parsed, or the fault to tell. In its `tools` integers
-// beyond 64 bits are kept (JsonLimits::keeps_wide_integers).
-ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max);
+// beyond 64 bits are kept (JsonLimits::keeps_wide_integers). Its objects have 512 fields at most,
+// but for `logit_bias`, which may have `biases_max` where that is more.
+ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max,
+                                       std::int64_t biases_max = 0);
 
 // Only tools keep integers beyond 64 bits: what is read of the others are doubles.
 // REQUIRES: body is an object.

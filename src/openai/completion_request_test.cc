@@ -108,6 +108,22 @@ TEST(CompletionRequest, ASeedOfMinusOneIsNone) {
   EXPECT_FALSE(accepted(chat(R"("seed":-1.0)")).sampling.seed.has_value());
 }
 
+TEST(CompletionRequest, EachTokenOfTheVocabularyMayHaveABias) {
+  RequestRules rules = kRules;
+  rules.vocab_tokens = 4000;
+  const auto read = [&](int tokens) {
+    std::string body = R"({"prompt":"x","logit_bias":{)";
+    for (int token = 0; token < tokens; ++token) {
+      body += (token > 0 ? ",\"" : "\"") + std::to_string(token) + "\":1";
+    }
+    return read_completion_request(CompletionKind::kText, body + "}}", rules);
+  };
+  const auto all = read(4000);
+  ASSERT_TRUE(std::holds_alternative<CompletionRequest>(all));
+  EXPECT_EQ(std::get<CompletionRequest>(all).sampling.logit_bias.size(), 4000U);
+  EXPECT_TRUE(std::holds_alternative<ApiError>(read(4001)));
+}
+
 TEST(CompletionRequest, AllowedTokensThatRepeatTakeNoMoreThanTheVocabulary) {
   std::string ids = "7";
   for (int i = 0; i < 100'000; ++i) ids += ",3";
@@ -279,6 +295,24 @@ TEST(JsonBody, IsOneStrictObject) {
   }
   EXPECT_TRUE(std::holds_alternative<ApiError>(read_json_body("{\"a\":1}", 3)));
   EXPECT_TRUE(std::holds_alternative<TemplateJson>(read_json_body("{\"a\":[1,{\"b\":2}]}", 100)));
+}
+
+// In which somebody would look for one of them.
+TEST(JsonBody, ManyFieldsAreRefusedByTheirPlace) {
+  std::string many = "{";
+  for (int i = 0; i < 600; ++i) many += (i > 0 ? ",\"" : "\"") + std::to_string(i) + "\":1";
+  many += "}";
+  const auto place = [](const std::string& body) {
+    const auto read = read_json_body(body, 1 << 20, 1000);
+    const auto* const fault = std::get_if<ApiError>(&read);
+    return fault == nullptr ? "accepted" : fault->param;
+  };
+  EXPECT_EQ(place(R"({"tools":[{},{"function":{"parameters":)" + many + "}}]}"),
+            "tools[1].function.parameters");
+  EXPECT_EQ(place(R"({"metadata":)" + many + "}"), "metadata");
+  EXPECT_EQ(place(R"({"a":{"logit_bias":)" + many + "}}"), "a.logit_bias");
+  EXPECT_EQ(place(R"({"logit_bias":)" + many + "}"), "accepted");
+  EXPECT_EQ(place(many), "");
 }
 
 // Bodies that were right, with bytes changed: read or refused, never worse.

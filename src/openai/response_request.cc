@@ -327,7 +327,7 @@ std::string repeated(const Json& body, const CompletionRequest& request, FieldRe
 
 ApiResult<CompletionRequest> read_response_request(std::string_view body,
                                                    const RequestRules& rules) {
-  ApiResult<Json> parsed = read_json_body(body, rules.body_bytes_max);
+  ApiResult<Json> parsed = read_json_body(body, rules.body_bytes_max, rules.vocab_tokens);
   if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
   const Json& given = std::get<Json>(parsed);
   std::optional<ApiError> fault;

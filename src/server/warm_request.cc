@@ -3,7 +3,7 @@
 namespace stemma {
 
 ApiResult<CompletionRequest> read_warm_request(std::string_view body, const RequestRules& rules) {
-  ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max);
+  ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max, rules.vocab_tokens);
   if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
   const TemplateJson& object = std::get<TemplateJson>(parsed);
   const bool is_chat = object.contains("messages");
