@@ -276,7 +276,7 @@ void ApiService::ask(ExchangeId exchange, ServingLoop::Question question) {
 }
 
 void ApiService::health(ExchangeId exchange, HttpRequest&&) {
-  const std::string_view fault = draining_ ? "draining" : loop_->fault();
+  const std::string_view fault = loop_->fault();
   TemplateJson json;
   json["status"] = fault.empty() ? "ok" : fault;
   json["version"] = std::string(kVersion);

@@ -89,8 +89,6 @@ class ApiService final : public HttpService {
   // What a step of the engine brought.
   void take(std::vector<AnswerUpdate>&& updates);
 
-  // Says so to whoever asks how it is.
-  void begin_draining() { draining_ = true; }
   // Any thread, once nothing is begun any more. Waits for what uses the loop, and ends it.
   void stop_loading() { loading_.reset(); }
   // The same of what uses the model and the server alone, and may take seconds.
@@ -227,7 +225,6 @@ class ApiService final : public HttpService {
   HttpServer* http_ = nullptr;
   ServingLoop* loop_ = nullptr;
   EventPublisher* events_or_null_ = nullptr;
-  bool draining_ = false;
   Prng ids_;
   double started_s_;
   AnswerTally tally_;

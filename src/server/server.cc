@@ -73,7 +73,6 @@ void Server::run() {
 }
 
 void Server::drain(std::chrono::microseconds time) {
-  http_->post([this] { service_.begin_draining(); });
   http_->drain(time);
 }
 
