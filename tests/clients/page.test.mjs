@@ -216,6 +216,24 @@ describe("the page", { skip: noBrowser }, () => {
     assert.deepEqual(faults, []);
     await page.close();
   });
+
+  test("begins a new chat without the answer that it stopped", async () => {
+    const { page } = await browser.open(desk);
+    const asked = [];
+    await page.route("**/v1/chat/completions", (route) => {
+      asked.push(route.request().postDataJSON().messages);
+      const long = asked.length === 1 ? { ignore_eos: true, max_tokens: 16000 } : {};
+      return route.continue({ postData: JSON.stringify({ ...route.request().postDataJSON(), ...long }) });
+    });
+    await page.fill("#question", "A very long story.");
+    await page.press("#question", "Enter");
+    await page.waitForFunction(() => document.querySelector("#messages .theirs .said")?.textContent.length > 20);
+    await page.click("#clear");
+    await page.waitForFunction(() => !document.getElementById("send").disabled);
+    await ask(page, "Hello");
+    assert.deepEqual(asked.at(-1), [{ role: "user", content: "Hello" }]);
+    await page.close();
+  });
 });
 
 test("the page's paths, and what their answers allow", async () => {

@@ -81,12 +81,12 @@ function drawer(said) {
   return { add, draw };
 }
 
-async function answer(parts, signal) {
+async function answer(messages, parts, signal) {
   const response = await fetch("/v1/chat/completions", {
     method: "POST",
     signal,
     headers: { "content-type": "application/json", ...headers() },
-    body: JSON.stringify({ messages: conversation, max_tokens: Number($("length").value), stream: true, cache_receipt: true }),
+    body: JSON.stringify({ messages, max_tokens: Number($("length").value), stream: true, cache_receipt: true }),
   });
   if (!response.ok) throw new Error((await response.json()).error.message);
   let receipt = null;
@@ -109,15 +109,16 @@ async function answer(parts, signal) {
 async function send() {
   const question = $("question").value.trim();
   if (question === "" || running !== null) return;
+  const mine = conversation; // another one may have begun when the answer ends
   message("You", true).said.textContent = question;
-  conversation.push({ role: "user", content: question });
+  mine.push({ role: "user", content: question });
   $("question").value = "";
   const parts = message("Model", false);
   running = new AbortController();
   $("send").disabled = true;
   $("stop").disabled = false;
   try {
-    const receipt = await answer(parts, running.signal);
+    const receipt = await answer(mine, parts, running.signal);
     const cost = receipt === null ? "" : showReceipt(parts.item, receipt);
     $("heard").textContent = `The model said: ${parts.said.textContent}. ${cost}`;
   } catch (error) {
@@ -127,7 +128,7 @@ async function send() {
     $("heard").textContent = stopped ? "Stopped." : `Failed: ${error.message}`;
   }
   const before = parts.thought === undefined ? {} : { reasoning_content: parts.thought.textContent };
-  conversation.push({ role: "assistant", content: parts.said.textContent, ...before });
+  mine.push({ role: "assistant", content: parts.said.textContent, ...before });
   running = null;
   $("send").disabled = false;
   $("stop").disabled = true;
