@@ -81,11 +81,11 @@ Result<ServedModelOptions> GenerateCommand::model_options() const {
   STEMMA_RETURN_IF_ERROR(StopStrings::validate(flags_.stop));
   STEMMA_ASSIGN_OR_RETURN(ServedModelOptions options, flags_.model.options());
   options.engine.scheduler.seed = flags_.seed;
-  CommandFiles files = {.written = {{"--logits", flags_.logits},
-                                    {"--capture", flags_.capture},
-                                    {"--host-file", options.tiers.host_file},
-                                    {"--purge-file", options.tiers.purge_file}},
-                        .read = flags_.form.files()};
+  CommandFiles files = flags_.model.files();
+  files.written.push_back({"--logits", flags_.logits});
+  files.written.push_back({"--capture", flags_.capture});
+  const std::vector<NamedFile> forms = flags_.form.files();
+  files.read.insert(files.read.end(), forms.begin(), forms.end());
   files.read.push_back({"--prompts", flags_.prompts});
   STEMMA_RETURN_IF_ERROR(check_apart(files));
   return options;

@@ -183,6 +183,10 @@ Result<ServedModelOptions> ModelFlags::options() const {
   STEMMA_ASSIGN_OR_RETURN(options.sparse, sparse_flags_.options());
   STEMMA_ASSIGN_OR_RETURN(options.adapters, adapters());
   STEMMA_RETURN_IF_ERROR(tier_flags_.apply(options));
+  if (cache_ == "none" && options.engine.shadow_audit_percent > 0) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "--shadow-audit needs --cache radix: without a cache nothing is found in it"};
+  }
   if (isatty(STDERR_FILENO) != 0) options.progress = show_progress;
   return options;
 }

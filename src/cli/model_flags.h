@@ -29,6 +29,9 @@ class ModelFlags {
   // the flag.
   Result<ServedModelOptions> options() const;
 
+  // The files that they name, but for those of the model.
+  CommandFiles files() const { return tier_flags_.files(); }
+
   // The other ranks of this model; nullptr where this process computes alone. Once in a process,
   // and before it starts threads that look at signals.
   Result<std::unique_ptr<RankGroup>> open_ranks() const;

@@ -17,6 +17,7 @@
 #include "base/machine_entropy.h"
 #include "cli/bundled_model.h"
 #include "cli/ranked_run.h"
+#include "cli/written_files.h"
 #include "engine/named_flag.h"
 #include "http/http_server.h"
 #include "stemma/log.h"
@@ -221,6 +222,10 @@ Result<ServedModelOptions> ServeCommand::model_options() {
     return Error{ErrorCode::kInvalidArgument, "--model is wanted: no bundled model was found"};
   }
   STEMMA_ASSIGN_OR_RETURN(ServedModelOptions options, model_flags_.options());
+  CommandFiles files = model_flags_.files();
+  files.read.push_back({"--api-keys", key_file_});
+  files.read.push_back({"--shared-prefixes", shared_prefix_file_});
+  STEMMA_RETURN_IF_ERROR(check_apart(files));
   options.engine.sampling_seed = machine_entropy();
   options.engine.scheduler.waiting_max = queue_;
   options.engine.kv.evicted_marks = kEvictedMarks;

@@ -8,12 +8,13 @@ namespace stemma {
 void TierFlags::add_to(Flags& command) {
   command.add("--host-bytes", host_bytes_, "host memory for pages that left the device")
       .capture_default_str();
-  command.add("--host-layout", host_layout_, "page_first layer_first").capture_default_str();
-  command
-      .add("--tier-codec", codec_,
-           "plain int8 int4: how pages are packed below the device; all but plain change "
-           "answers a little")
-      .capture_default_str();
+  const auto add_of_tiers = [&](const char* name, auto& value, const char* help) {
+    of_any_tier_.push_back(command.add(name, value, help).capture_default_str());
+  };
+  add_of_tiers("--host-layout", host_layout_, "page_first layer_first");
+  add_of_tiers("--tier-codec", codec_,
+               "plain int8 int4: how pages are packed below the device; all but plain change "
+               "answers a little");
   command.add("--host-file", host_file_,
               "FILE that host memory is written to at the end and read from at the start");
   command.add("--disk", disk_, "directory of pages on disk; they survive a restart");
@@ -30,16 +31,12 @@ void TierFlags::add_to(Flags& command) {
   command.add("--purge-file", purge_file_,
               "FILE in which purges that stores have not confirmed outlive the process; "
               "default: DIR/purges of --disk DIR");
-  command.add("--write-policy", write_policy_, "write-through write-through-selective write-back")
-      .capture_default_str();
-  command
-      .add("--selective-uses", selective_uses_,
-           "uses after which pages are copied at once, unless write-back has host memory alone")
-      .capture_default_str();
-  command
-      .add("--load-wait-ms", load_wait_ms_,
-           "how long a request waits for pages before it computes what is missing")
-      .capture_default_str();
+  add_of_tiers("--write-policy", write_policy_, "write-through write-through-selective write-back");
+  add_of_tiers(
+      "--selective-uses", selective_uses_,
+      "uses after which pages are copied at once, unless write-back has host memory alone");
+  add_of_tiers("--load-wait-ms", load_wait_ms_,
+               "how long a request waits for pages before it computes what is missing");
   command
       .add("--shadow-audit", shadow_audit_percent_,
            "percent of the hits of which a page is computed again and compared")
@@ -71,7 +68,23 @@ Status TierFlags::apply(ServedModelOptions& options) const {
     return Error{ErrorCode::kInvalidArgument, "--shadow-audit must be from 0 to 100"};
   }
   options.engine.shadow_audit_percent = shadow_audit_percent_;
+  return check_has_effect(tiers);
+}
+
+// What is said of a tier that is not there would mean the same as nothing.
+Status TierFlags::check_has_effect(const ServedTierOptions& tiers) const {
+  if (tiers.host_bytes > 0 || !disk_.empty() || !remote_.empty()) return {};
+  for (const Flag& flag : of_any_tier_) {
+    if (flag.count() == 0) continue;
+    return Error{ErrorCode::kInvalidArgument,
+                 flag.get_name() + " needs --host-bytes, --disk or --remote"};
+  }
   return {};
+}
+
+CommandFiles TierFlags::files() const {
+  return {.written = {{"--host-file", host_file_}, {"--purge-file", purge_file_}},
+          .read = {{"--remote-secret", remote_secret_file_}}};
 }
 
 }  // namespace stemma

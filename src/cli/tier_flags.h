@@ -9,8 +9,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cli/flags.h"
+#include "cli/written_files.h"
 #include "engine/served_model.h"
 #include "stemma/result.h"
 
@@ -21,10 +23,12 @@ class TierFlags {
   void add_to(Flags& command);
   // Writes what was said into the options. kInvalidArgument names the flag.
   Status apply(ServedModelOptions& options) const;
-  // Whether any tier was asked for.
-  bool any() const { return host_bytes_ != "0" || !disk_.empty() || !remote_.empty(); }
+  // What they write at the end, and read.
+  CommandFiles files() const;
 
  private:
+  Status check_has_effect(const ServedTierOptions& tiers) const;
+
   std::string host_bytes_ = "0";
   std::string host_layout_ = "page_first";
   std::string codec_ = "plain";
@@ -38,6 +42,7 @@ class TierFlags {
   std::int64_t selective_uses_ = 2;
   double load_wait_ms_ = 40;
   double shadow_audit_percent_ = 0;
+  std::vector<Flag> of_any_tier_;  // that say how pages move, and are kept
 };
 
 }  // namespace stemma

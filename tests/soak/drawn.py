@@ -58,9 +58,10 @@ class Lives:
         flags = ["--page-size", self.page_tokens, "--kv-bytes", draw.choice(["1MiB", "1MiB", "2MiB"]),
                  "--concurrency", draw.choice(["1", "3", "8", "16"]), "--chunk-tokens", draw.choice(["16", "64", "300"]),
                  "--policy", draw.choice(POLICIES), "--eviction", draw.choice(EVICTIONS),
-                 "--write-policy", draw.choice(WRITE_POLICIES), "--kv-layout", draw.choice(LAYOUTS),
-                 "--host-layout", draw.choice(LAYOUTS), "--load-wait-ms", draw.choice(["0", "1", "40", "1000"]),
+                 "--kv-layout", draw.choice(LAYOUTS),
                  "--threads", draw.choice(["1", "2"]), "--shadow-audit", draw.choice(["0", "0", "10"])]
+        of_tiers = ["--write-policy", draw.choice(WRITE_POLICIES), "--host-layout", draw.choice(LAYOUTS),
+                    "--load-wait-ms", draw.choice(["0", "1", "40", "1000"])]
         if draw.random() < 0.9:
             flags += ["--host-bytes", draw.choice(["1MiB", "4MiB", "16MiB"])]
             if draw.random() < 0.4:
@@ -76,6 +77,8 @@ class Lives:
             flags += ["--disk", self.disk, "--disk-bytes", draw.choice(["64MiB", "1GiB"])]
         if stores in ("remote", "both") and self.redis_url is not None:
             flags += ["--remote", self.redis_url]
+        if {"--host-bytes", "--disk", "--remote"} & set(flags):
+            flags += of_tiers
         return flags + ["--adapters-from", self.folder] + self.of_all
 
 

@@ -67,39 +67,37 @@ class ProgramTrial {
 
   // What the program is called with.
   std::vector<std::string> words(const std::string& prompts, const std::string& logits) const {
-    return {"generate",
-            "--model",
-            model(),
-            "--prompts",
-            prompts,
-            "--logits",
-            logits,
-            "--json",
-            "--threads",
-            "1",
-            "--kv-bytes",
-            "16MiB",
-            "--context-tokens",
-            "256",
-            "--write-policy",
-            "write-through",
-            "--load-wait-ms",
-            "60000"};
+    return {"generate", "--model",   model(), "--prompts",  prompts, "--logits",         logits,
+            "--json",   "--threads", "1",     "--kv-bytes", "16MiB", "--context-tokens", "256"};
+  }
+  // Where it has tiers: all goes down at once, and is waited for.
+  static std::vector<std::string> words_of_tiers() {
+    return {"--write-policy", "write-through", "--load-wait-ms", "60000"};
   }
 
-  // Runs it to its end. `flags` go through the shell.
+  // Runs it to its end, with the tiers that `flags` name.
   ProgramAnswers generate(const std::string& prompts, const std::string& flags) {
+    std::string all = flags;
+    for (const std::string& word : words_of_tiers()) all += " " + word;
+    return run(prompts, all);
+  }
+  // Without tiers, nothing shared.
+  ProgramAnswers cold(const std::string& prompts, const std::string& flags = "") {
+    return run(prompts, "--cache none " + flags);
+  }
+  // With nothing else than `flags`, which go through the shell.
+  ProgramAnswers run(const std::string& prompts, const std::string& flags) {
     const std::string logits = files_.file("logits");
     std::string command;
     for (const std::string& word : words(prompts, logits)) command += word + " ";
-    const ProgramRun run = run_stemma(command + flags);
+    const ProgramRun ran = run_stemma(command + flags);
     ProgramAnswers answers;
-    answers.exit_code = run.exit_code;
-    answers.err = run.err;
-    if (run.exit_code != 0) return answers;
+    answers.exit_code = ran.exit_code;
+    answers.err = ran.err;
+    if (ran.exit_code != 0) return answers;
     answers.logits = read_bytes(logits);
     std::filesystem::remove(logits);
-    for (const nlohmann::json& line : run.lines()) {
+    for (const nlohmann::json& line : ran.lines()) {
       if (line.contains("summary")) {
         const nlohmann::json& tiers = line["summary"]["tiers"];
         answers.brought = {tiers["host"], tiers["disk"], tiers["remote"]};
@@ -109,10 +107,6 @@ class ProgramTrial {
       }
     }
     return answers;
-  }
-  // Without tiers, nothing shared.
-  ProgramAnswers cold(const std::string& prompts, const std::string& flags = "") {
-    return generate(prompts, "--cache none " + flags);
   }
 
   std::string file(const std::string& name) const { return files_.file(name); }

@@ -45,16 +45,20 @@ class RestartTest : public testing::Test {
   }
 
   // The program on `prompts`, to be waited for or killed.
-  Result<ChildProcess> start_on_disk(const std::string& prompts) {
+  Result<ChildProcess> start_on_disk(const std::string& prompts,
+                                     const std::vector<std::string>& flags) {
     std::vector<std::string> words = trial_.words(prompts, trial_.file("killed"));
     words.insert(words.begin(), std::string(STEMMA_BINARY_DIR) + "/stemma");
-    words.insert(words.end(), {"--disk", disk(), "--concurrency", "2"});
+    words.insert(words.end(), {"--disk", disk()});
+    const std::vector<std::string> of_tiers = ProgramTrial::words_of_tiers();
+    words.insert(words.end(), of_tiers.begin(), of_tiers.end());
+    words.insert(words.end(), flags.begin(), flags.end());
     return ChildProcess::start(words);
   }
 
   // From the first answer to the last.
   std::int64_t whole_run_us(const std::string& prompts) {
-    auto program = start_on_disk(prompts);
+    auto program = start_on_disk(prompts, {"--concurrency", "2"});
     EXPECT_TRUE(program.ok() && program->wait_for("token_ids", kLongUs).ok());
     const std::int64_t began_us = clock_.now_us();
     EXPECT_TRUE(program.ok() && program->wait_for("summary", kLongUs).ok());
@@ -122,7 +126,7 @@ TEST_F(RestartTest, KilledAtAnyMomentAndStartedAgain) {
     ASSERT_LT(cycle, 4 * cycles) << "kills come too late";
     if (prng.below(4) == 0) std::filesystem::remove_all(disk());
     const auto text = static_cast<std::size_t>(prng.below(kTexts));
-    auto program = start_on_disk(prompts[text]);
+    auto program = start_on_disk(prompts[text], {"--concurrency", "2"});
     ASSERT_TRUE(program.ok());
     const auto answers = prng.below(kAnswers - 4);
     for (int answer = 0; answer < answers; ++answer) {
@@ -222,10 +226,7 @@ TEST_F(RestartTest, WeightsThatAreReplacedInPlaceTakeEffectWhenTheyAreLoaded) {
 // Row 28.
 TEST_F(RestartTest, TheSecondProcessOnADirectoryIsRefused) {
   const std::string prompts = trial_.prompts(1);
-  std::vector<std::string> words = trial_.words(prompts, trial_.file("first"));
-  words.insert(words.begin(), std::string(STEMMA_BINARY_DIR) + "/stemma");
-  words.insert(words.end(), {"--disk", disk()});
-  auto first = ChildProcess::start(words);
+  auto first = start_on_disk(prompts, {});
   ASSERT_TRUE(first.ok());
   ASSERT_TRUE(first->wait_for("tier.disk.open", kLongUs).ok());
   first->freeze();
@@ -333,7 +334,7 @@ TEST_F(RestartTest, AFileOfAnotherModelsHostMemoryIsIgnored) {
   expect_same_answers(trial_.cold(prompts), now);
   EXPECT_EQ(now.brought.host, 0);
   EXPECT_THAT(now.err, HasSubstr("pages of another model or format"));
-  const ProgramAnswers alone = trial_.generate(prompts, "--host-file " + directory_.file("host"));
+  const ProgramAnswers alone = trial_.run(prompts, "--host-file " + directory_.file("host"));
   EXPECT_NE(alone.exit_code, 0);
   EXPECT_THAT(alone.err, HasSubstr("--host-file needs --host-bytes"));
 }
