@@ -268,7 +268,7 @@ class Engine {
   void refuse(RequestId id, Error error);
   void finish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail(Request& request, const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
-  EngineEvent end_event(const Request& request, FinishReason reason);
+  EngineEvent end_event(Request& request, FinishReason reason);
   RequestStats stats_of(const Request& request) const;
   RequestExtra& extra_of(const Request& request);
   const RequestExtra& extra_of(const Request& request) const;

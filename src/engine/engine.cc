@@ -340,16 +340,13 @@ std::optional<RequestStats> Engine::stop(RequestId id, FinishReason reason) {
 
 // Counts the end of a request, lets its namespace go and describes it. A prompt counts once, as the
 // first of its copies found it.
-EngineEvent Engine::end_event(const Request& request, FinishReason reason) {
+EngineEvent Engine::end_event(Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
   constraints_->remove(request);
-  extra_of(request).constraint = {};
-  extra_of(request).adapter = {};
-  // They may be long, and it may be a while until the next request takes this place.
-  std::vector<TokenId>().swap(extra_of(request).distinct_prompt);
-  std::vector<TokenCount>().swap(extra_of(request).output_counts);
-  std::vector<TokenId>().swap(extra_of(request).sampling.allowed_tokens);
   const RequestStats stats = stats_of(request);
+  // They may be long, and it may be a while until another request takes this place.
+  std::vector<TokenId>().swap(request.tokens);
+  extra_of(request).let_go();
   if (!extra_of(request).is_copy) {
     totals_.prompt_tokens += stats.prompt_tokens;
     totals_.cached_tokens += stats.cached_tokens;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <cmath>
@@ -376,6 +377,32 @@ TEST_F(EngineTest, StopEndsARequestNowAndKeepsWhatItComputed) {
   EXPECT_FALSE(engine_->stop(id).has_value());
   EXPECT_TRUE(engine_->idle());
   EXPECT_EQ(engine_->kv().usage().evictable_tokens, 4);
+}
+
+// Who waited in a burst may be in places that nobody takes again for long.
+TEST_F(EngineTest, WhatHasEndedKeepsNoTokens) {
+  options_.kv.pages = 4096;
+  options_.kv.context_tokens_max = 16'000;
+  open();
+  const auto heap_bytes = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return static_cast<std::int64_t>(info.uordblks + info.hblkhd);
+  };
+  RequestSpec small = spec({1, 2, 3}, 2);
+  ASSERT_TRUE(engine_->submit(small).ok());
+  run();
+  const std::int64_t before = heap_bytes();
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 8; ++i) {
+    RequestSpec long_one = spec(std::vector<TokenId>(12'000, i), 3'000);
+    long_one.sampling.logit_bias.assign(1'000, {TokenId(3), 1.0f});
+    long_one.stop_tokens.assign(1'000, 31);
+    ids.push_back(*engine_->submit(long_one));
+  }
+  engine_->step();
+  for (const RequestId id : ids) ASSERT_TRUE(engine_->cancel(id).ok());
+  run();
+  EXPECT_LT(heap_bytes() - before, 8 * 15'000) << "eight lists of 15,000 tokens are 480,000";
 }
 
 TEST_F(EngineTest, RequestsMayComeFromManyThreads) {

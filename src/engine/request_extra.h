@@ -41,6 +41,17 @@ struct RequestExtra {
   PrefixStop stop = PrefixStop::kCold;
   std::int64_t evicted_ago_us = 0;
   std::string_view differing_field;
+
+  // The request has ended: what it holds goes, and the memory of its lists, which may be long.
+  void let_go() {
+    constraint = {};
+    adapter = {};
+    distinct_prompt = std::vector<TokenId>();
+    output_counts = std::vector<TokenCount>();
+    stop_tokens = std::vector<TokenId>();
+    siblings = std::vector<SiblingNamespace>();
+    sampling = SamplingParams();
+  }
 };
 
 }  // namespace stemma

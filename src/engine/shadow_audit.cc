@@ -115,15 +115,17 @@ ShadowAudit::Outcome ShadowAudit::audit(const Hit& hit) {
 
 // The last page may be different because one before it is wrong. Page after page from the front,
 // the first that differs is it; and one that cannot be computed is not to be trusted: none of them
-// where the windowed pages before the last window have gone.
+// where the windowed pages before the last window have gone. Nothing else is served meanwhile: what
+// is far behind is not looked at, but goes with the wrong ones.
 std::int64_t ShadowAudit::first_wrong_page(const Hit& hit, const AuditHold& hold) {
   const std::int64_t last = std::ssize(hit.text.tokens) / kv_.page_size() - 1;
   if (!row_.windowed.empty()) return 0;
-  for (std::int64_t page = 0; page < last; ++page) {
+  const std::int64_t end = std::min(last, kSearchedPagesMax);
+  for (std::int64_t page = 0; page < end; ++page) {
     const Verdict verdict = compute(hit, hold, page);
     if (!verdict.computed || verdict.layer.has_value()) return page;
   }
-  return last;
+  return end;
 }
 
 // Computes a page into the scratch page, behind the cached pages before it.

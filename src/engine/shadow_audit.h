@@ -4,7 +4,8 @@
 // device's memory since, has the right sums. On a CPU, and on a GPU whose products are
 // deterministic, a page has one right content (I13), so the last page of a hit can be computed
 // again behind the pages before it, and must come out equal. If it does not, the first page of the
-// hit that is wrong is looked for, and quarantined in every tier with all that goes on from it.
+// hit that is wrong is looked for among its first kSearchedPagesMax, and quarantined in every tier
+// with all that goes on from it; where these are right, all behind them is.
 // (What was computed from a wrong page comes out equal behind it: such a page is found by a hit
 // that ends with it, one that changed later by any hit through it.) Where layers look back over a
 // window, what earlier pages were computed from has gone: then all of the text is quarantined, and
@@ -17,7 +18,8 @@
 // Thread:     engine thread only.             Invariants: I3, I10, I13 (docs/INVARIANTS.md).
 // Memory:     kWaitingMax texts of the longest context, at construction.
 // Cost:       one page of prefill an audit: where batches are small, about what a decode step
-//             costs, so that one in kStepsApart steps costs 6% at most.
+//             costs, so that one in kStepsApart steps costs 6% at most. kSearchedPagesMax pages
+//             once more where one is wrong, while everybody waits.
 // Not here:   what a Runner is told of whose rows these are (nobody's: an invalid RequestId),
 //             how pages are compared (Runner, KvPool), quarantine (KvCache), who must compute anew
 //             (Scheduler).
@@ -49,6 +51,7 @@ class ShadowAudit {
   static constexpr std::int64_t kWaitingMax = 4;
   // Steps from one audit to the next while there is something else to compute.
   static constexpr std::int64_t kStepsApart = 16;
+  static constexpr std::int64_t kSearchedPagesMax = 64;
 
   // nullptr where options.shadow_audit_percent is 0; kUnsupported for a runner whose bits depend on
   // the batch. `parts` and `kv` must outlive it.
@@ -96,6 +99,7 @@ class ShadowAudit {
   Hit& oldest() { return hits_[static_cast<std::size_t>(oldest_)]; }
   void drop_oldest();
   Outcome audit(const Hit& hit);
+  // The first that is not known to be right.
   std::int64_t first_wrong_page(const Hit& hit, const AuditHold& hold);
   Verdict compute(const Hit& hit, const AuditHold& hold, std::int64_t page);
   bool compute_into(const Hit& hit, const PageCopies& twin, std::int64_t page);

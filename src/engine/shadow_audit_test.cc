@@ -249,6 +249,21 @@ TEST_F(ShadowAuditTest, ABitThatFlippedIsFoundAndThePagesGo) {
   }
 }
 
+// To compute a long text page by page would take minutes, in which nobody is served.
+TEST_F(ShadowAuditTest, OfALongTextTheFirstPagesAloneAreLookedThrough) {
+  options_.kv.context_tokens_max = 380;
+  const Tokens prompt = text(1, 350);
+  const Tokens right = cold(prompt, 6);
+  open();
+  ask(prompt, 6);
+  flip(RequestId(0), 80);
+  ask(prompt, 1);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
+  EXPECT_EQ(cached(prompt), ShadowAudit::kSearchedPagesMax * 4) << "what is known to be right";
+  EXPECT_EQ(ask(prompt, 6).tokens, right);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1) << "all is right again";
+}
+
 // Several requests run on the page when it is found: one still computes its prompt, one is far
 // beyond it, one only shares what comes before.
 TEST_F(ShadowAuditTest, RequestsThatRunOnWrongPagesComputeAnew) {
