@@ -25,13 +25,14 @@ TEST(AdapterNames, TheNameThatWasAskedForLastIsTold) {
   EXPECT_EQ(names.find(digest_of(2)), "sage");
 }
 
-TEST(AdapterNames, OfMoreNamespacesThanThereMayBeThoseBeforeAreForgotten) {
+TEST(AdapterNames, OfMoreNamespacesThanThereMayBeTheOneNotedLongestAgoIsForgotten) {
   AdapterNames names(2);
   for (const int number : {1, 2}) names.note(digest_of(number), "poet");
-  names.note(digest_of(2), "bard");
-  EXPECT_EQ(names.find(digest_of(1)), "poet") << "noted again, it takes no room";
+  names.note(digest_of(1), "bard");
+  EXPECT_EQ(names.find(digest_of(2)), "poet") << "noted again, it takes no room";
   names.note(digest_of(3), "sage");
-  EXPECT_EQ(names.find(digest_of(1)), "");
+  EXPECT_EQ(names.find(digest_of(1)), "bard");
+  EXPECT_EQ(names.find(digest_of(2)), "");
   EXPECT_EQ(names.find(digest_of(3)), "sage");
 }
 
