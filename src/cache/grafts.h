@@ -8,7 +8,8 @@
 //   namespace    shared_ns              ns
 //
 // Thread:     engine thread only.               Invariants: I7 (docs/INVARIANTS.md).
-// Memory:     48 bytes a namespace; kWrongMax namespaces more.
+// Memory:     48 bytes a namespace; kWrongMax namespaces more, of as many tenants: beyond that
+//             stores are to forget everything.
 // Cost:       O(1), but for dependents_of; those of wrong pages O(log kWrongMax).
 // Not here:   digests (whoever says that a namespace is grafted), trees (prefix/).
 #pragma once
@@ -134,7 +135,7 @@ class Grafts {
   std::int64_t wrong_changes() const noexcept { return wrong_changes_; }
 
  private:
-  static constexpr std::size_t kWrongMax = 64;
+  static constexpr std::size_t kWrongMax = 4096;
 
   std::vector<Graft> grafts_;  // by namespace
   std::map<NamespaceDigest, std::int64_t> wrong_;

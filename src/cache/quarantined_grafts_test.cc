@@ -82,6 +82,22 @@ TEST_F(QuarantinedGrafts, HoweverManyTenantsGoOnFromItStoresForgetOnce) {
   EXPECT_TRUE(kv->purge({&other, 1}).ok());
 }
 
+// Of each it is remembered, should somebody go on from it.
+TEST_F(QuarantinedGrafts, HoweverManyTenantsHadAWrongPageOthersLoseNothing) {
+  constexpr int kTenants = 100;
+  open(64);
+  for (int number = 1; number <= kTenants; ++number) {
+    const NamespaceId own = *kv->try_open_namespace(digest_of(number));
+    compute_in(own, {1, 2});
+    kv->quarantine({.ns = own, .digest = digest_of(number), .tokens = {1, 2}, .shared = {}}, 2);
+    ASSERT_EQ(purges(), std::vector<std::size_t>{1}) << "of its own family, " << number;
+    end_jobs([](Transfer& job) {
+      if (job.kind == TransferKind::kPurge) job.purge.emplace();
+      return job.kind == TransferKind::kPurge || job.kind == TransferKind::kRemove;
+    });
+  }
+}
+
 // The device has given its name away, host memory has not: nobody knows any more what it goes on
 // from.
 TEST_F(QuarantinedGrafts, WhoHasANameInHostMemoryAloneLosesWhatItHasThere) {
