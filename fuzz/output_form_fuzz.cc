@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json_text.h"
 #include "base/prng.h"
@@ -20,6 +22,26 @@ namespace {
 constexpr std::size_t kTextBytes = 300;
 constexpr std::size_t kBytesMax = 20'000;
 
+constexpr std::size_t kStatesMax = 2'000;
+
+// Aborts where no text goes on from here to an end. Where more states than kStatesMax can be
+// reached nobody knows.
+void check_that_it_can_end(stemma::ByteAutomaton& automaton, stemma::ByteAutomaton::State from) {
+  std::set<stemma::ByteAutomaton::State> known = {from};
+  std::vector<stemma::ByteAutomaton::State> open = {from};
+  while (!open.empty()) {
+    const auto state = open.back();
+    open.pop_back();
+    if (automaton.may_end(state)) return;
+    for (int byte = 0; byte < 256; ++byte) {
+      const auto next = automaton.next(state, static_cast<std::uint8_t>(byte));
+      if (next != stemma::ByteAutomaton::kDead && known.insert(next).second) open.push_back(next);
+    }
+    if (known.size() > kStatesMax) return;
+  }
+  std::abort();
+}
+
 // A text of the grammar; empty if none came to an end, or there is no program.
 std::string text_of(const stemma::ByteGrammar& grammar, stemma::ByteGrammar::Part whole,
                     stemma::Prng& prng) {
@@ -29,7 +51,10 @@ std::string text_of(const stemma::ByteGrammar& grammar, stemma::ByteGrammar::Par
   std::string text = stemma::drawn_text(automaton, prng, kTextBytes, kBytesMax);
   const auto state = stemma::state_behind(automaton, text);
   if (state == stemma::ByteAutomaton::kDead) std::abort();
-  if (!automaton.may_end(state)) return {};
+  if (!automaton.may_end(state)) {
+    check_that_it_can_end(automaton, state);
+    return {};
+  }
   if (!stemma::is_utf8(text)) std::abort();
   return text;
 }

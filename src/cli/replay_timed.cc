@@ -146,9 +146,11 @@ class TimedLane {
       for (const double share : {0.5, 0.95, 0.99}) cells.push_back(ms(*times, share));
     }
     cells.push_back(ms(total.queue, 0.95));
+    // A full queue kept more outside, who knows how many.
+    const char* const at_least = total.held_requests > 0 ? ">=" : "";
+    cells.push_back(at_least + std::to_string(total.waiting_requests_max));
     for (const std::int64_t many :
-         {total.waiting_requests_max,
-          std::accumulate(refused.begin(), refused.end(), std::int64_t{0}), total.evicted_pages,
+         {std::accumulate(refused.begin(), refused.end(), std::int64_t{0}), total.evicted_pages,
           total.preemptions}) {
       cells.push_back(std::to_string(many));
     }

@@ -85,9 +85,12 @@ struct TimedPeriod {
   std::int64_t evicted_pages = 0;
   std::int64_t preemptions = 0;
   std::int64_t steps = 0;
-  std::int64_t busy_us = 0;                 // of all steps
-  std::int64_t waiting_request_us = 0;      // waiting requests x time
-  std::int64_t waiting_requests_max = 0;    // at the begin of a step, those it admitted not counted
+  std::int64_t busy_us = 0;  // of all steps
+  // In the queue, at the begin of a step, those it admitted not counted; of those that a full queue
+  // keeps outside the first alone: the trace is not read further (held_requests; queue has their
+  // times).
+  std::int64_t waiting_request_us = 0;  // requests x time
+  std::int64_t waiting_requests_max = 0;
   std::int64_t in_flight_requests_max = 0;  // that shared a step or held pages during it
   double saved_ms = 0;
   LatencyHistogram ttft;            // of first tokens
