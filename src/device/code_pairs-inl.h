@@ -1,7 +1,7 @@
 // Codes of rounded weights as pairs of 16 bits, and what multiplies such pairs.
 //
-// Included by gemm_quantised_cpu.cc after Highway, once for each SIMD target; never by anything
-// else.
+// Included by gemm_quantised_cpu.cc and machine_probe_cpu.cc after Highway, once for each SIMD
+// target; never by anything else.
 #if defined(STEMMA_DEVICE_CODE_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STEMMA_DEVICE_CODE_PAIRS_INL_H_
 #undef STEMMA_DEVICE_CODE_PAIRS_INL_H_

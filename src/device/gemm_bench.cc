@@ -97,6 +97,21 @@ Result<PackedWeights> make_weights(Shape shape, WeightFormat format, ThreadPool&
   return PackedWeights::quantise(stored, format, pool, unused);
 }
 
+// What a format's products are computed with at most: weights of 8 and 4 bits meet rows of 16 bits
+// in pairs.
+struct Peak {
+  const char* name;
+  double (*rested)(ThreadPool& pool);
+  double (*now)(ThreadPool& pool);
+};
+
+Peak peak_of(WeightFormat format) {
+  if (is_quantised(format)) {
+    return {"pair_peak", pair_peak_gflop_per_s, pair_peak_now_gflop_per_s};
+  }
+  return {"fma_peak", fma_peak_gflop_per_s, fma_peak_now_gflop_per_s};
+}
+
 // What one line is of.
 struct Case {
   std::int64_t rows = 0;
@@ -145,6 +160,7 @@ Result<BenchLine> bench_prefill(const Case& subject, int repeats, ThreadPool& po
   STEMMA_ASSIGN_OR_RETURN(const PackedWeights w, make_weights(subject.shape, subject.format, pool));
   STEMMA_ASSIGN_OR_RETURN(const Operands operands,
                           make_operands(subject.rows, subject.shape, pool));
+  const Peak peak = peak_of(subject.format);
   const double product_flops = flops(subject.rows, subject.shape);
   const int products = products_of(product_flops, kSampleFlops);
   Samples samples;
@@ -155,14 +171,14 @@ Result<BenchLine> bench_prefill(const Case& subject, int repeats, ThreadPool& po
       const double start = seconds_now();
       gemm(operands.a_view, w, {}, operands.c_view, pool);
       seconds += seconds_now() - start;
-      peaks.push_back(fma_peak_now_gflop_per_s(pool));
+      peaks.push_back(peak.now(pool));
     }
     samples.add(product_flops * products / seconds * 1e-9, median(peaks));
   }
   BenchLine line = samples.line(subject, pool.threads());
   line.params.emplace_back("rested_peak_gflop_per_s",
-                           std::to_string(std::llround(fma_peak_gflop_per_s(pool))));
-  line.bound_name = "fma_peak";
+                           std::to_string(std::llround(peak.rested(pool))));
+  line.bound_name = peak.name;
   return Result<BenchLine>(std::move(line));
 }
 
@@ -193,8 +209,9 @@ Result<BenchLine> bench_few_rows(const Cycle& cycle, std::int64_t rows, int repe
   const double cycle_flops = flops(rows, kCycledShape) * static_cast<double>(cycle.layers.size());
   const double flops_per_byte = cycle_flops / cycle.weight_bytes;
   const bool one_row = rows == 1;
+  const Peak peak_of_format = peak_of(cycle.format);
   const double peak =
-      one_row ? std::numeric_limits<double>::infinity() : fma_peak_gflop_per_s(pool);
+      one_row ? std::numeric_limits<double>::infinity() : peak_of_format.rested(pool);
   Samples samples;
   bool reading_is_tighter = true;
   double read_before = read_pass_gb_per_s(cycle.areas, pool);
@@ -213,7 +230,7 @@ Result<BenchLine> bench_few_rows(const Cycle& cycle, std::int64_t rows, int repe
   }
   BenchLine line = samples.line({rows, kCycledShape, cycle.format}, pool.threads());
   if (one_row) line.unit = "gb/s";
-  line.bound_name = reading_is_tighter ? "read_bandwidth" : "fma_peak";
+  line.bound_name = reading_is_tighter ? "read_bandwidth" : peak_of_format.name;
   return Result<BenchLine>(std::move(line));
 }
 

@@ -21,8 +21,8 @@ namespace stemma {
 namespace {
 
 constexpr int kRepeats = 5;
-constexpr double kFmaSeconds = 0.02;
-constexpr double kFmaNowSeconds = 0.001;
+constexpr double kPeakSeconds = 0.02;
+constexpr double kPeakNowSeconds = 0.001;
 constexpr double kTwoCoreSeconds = 0.1;
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 constexpr std::size_t kReadPieceBytes = std::size_t{1} << 20;
@@ -34,32 +34,55 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Operations a second of one thread, over at least `seconds`.
-double multiply_adds_per_s(double seconds) {
-  constexpr std::int64_t kRounds = 100;
+constexpr std::int64_t kRounds = 100;
+
+std::int64_t multiply_adds() {
   float sink = 0.5f;
-  std::int64_t operations = 0;
+  const std::int64_t operations = multiply_add_rounds(kRounds, sink);
+  kept_result.fetch_add(sink > 0 ? 1 : 0, std::memory_order_relaxed);
+  return operations;
+}
+
+std::int64_t multiply_add_pairs() {
+  std::int32_t sink = 3;
+  const std::int64_t operations = multiply_add_pairs_rounds(kRounds, sink);
+  kept_result.fetch_add(sink > 0 ? 1 : 0, std::memory_order_relaxed);
+  return operations;
+}
+
+using Operations = std::int64_t (*)();
+
+// Operations a second of one thread, over at least `seconds`.
+double operations_per_s(Operations operations, double seconds) {
+  std::int64_t done = 0;
   const double start = seconds_now();
   double elapsed = 0;
   do {
-    operations += multiply_add_rounds(kRounds, sink);
+    done += operations();
     elapsed = seconds_now() - start;
   } while (elapsed < seconds);
-  kept_result.fetch_add(sink > 0 ? 1 : 0, std::memory_order_relaxed);
-  return static_cast<double>(operations) / elapsed;
+  return static_cast<double>(done) / elapsed;
 }
 
 // The same on every thread of the pool at once: the sum of their rates.
-double pool_multiply_adds_per_s(ThreadPool& pool, double seconds) {
+double pool_operations_per_s(ThreadPool& pool, Operations operations, double seconds) {
   std::atomic<double> total{0};
   std::atomic<int> arrived{0};
   pool.run_on_all([&](std::int64_t, int) {
     // Each waits until all have theirs.
     arrived.fetch_add(1);
     while (arrived.load() < pool.threads()) std::this_thread::yield();
-    total.fetch_add(multiply_adds_per_s(seconds));
+    total.fetch_add(operations_per_s(operations, seconds));
   });
   return total.load();
+}
+
+double peak_gflop_per_s(ThreadPool& pool, Operations operations) {
+  std::array<double, kRepeats> samples{};
+  for (double& sample : samples) {
+    sample = pool_operations_per_s(pool, operations, kPeakSeconds) * 1e-9;
+  }
+  return median(samples);
 }
 
 // Median of GB/s over repetitions of `piece(offset, size_bytes)` for all pieces of the working set.
@@ -91,19 +114,25 @@ std::size_t llc_bytes() {
 }
 
 double fma_peak_gflop_per_s(ThreadPool& pool) {
-  std::array<double, kRepeats> samples{};
-  for (double& sample : samples) sample = pool_multiply_adds_per_s(pool, kFmaSeconds) * 1e-9;
-  return median(samples);
+  return peak_gflop_per_s(pool, multiply_adds);
 }
 
 double fma_peak_now_gflop_per_s(ThreadPool& pool) {
-  return pool_multiply_adds_per_s(pool, kFmaNowSeconds) * 1e-9;
+  return pool_operations_per_s(pool, multiply_adds, kPeakNowSeconds) * 1e-9;
+}
+
+double pair_peak_gflop_per_s(ThreadPool& pool) {
+  return peak_gflop_per_s(pool, multiply_add_pairs);
+}
+
+double pair_peak_now_gflop_per_s(ThreadPool& pool) {
+  return pool_operations_per_s(pool, multiply_add_pairs, kPeakNowSeconds) * 1e-9;
 }
 
 double two_core_ratio(ThreadPool& pair) {
   STEMMA_CHECK_EQ(pair.threads(), 2);
-  const double one = multiply_adds_per_s(kTwoCoreSeconds);
-  return pool_multiply_adds_per_s(pair, kTwoCoreSeconds) / one;
+  const double one = operations_per_s(multiply_adds, kTwoCoreSeconds);
+  return pool_operations_per_s(pair, multiply_adds, kTwoCoreSeconds) / one;
 }
 
 double read_pass_gb_per_s(std::span<const std::span<const std::byte>> areas, ThreadPool& pool) {

@@ -28,6 +28,12 @@ double fma_peak_gflop_per_s(ThreadPool& pool);
 // comes back within milliseconds; so a kernel is compared with windows between its own runs.
 double fma_peak_now_gflop_per_s(ThreadPool& pool);
 
+// The peaks of products of pairs of 16-bit integers, which are added to sums of 32 bits: twice as
+// many operations an instruction, of which some processors begin half as many. The bound of weights
+// of 8 and 4 bits.
+double pair_peak_gflop_per_s(ThreadPool& pool);
+double pair_peak_now_gflop_per_s(ThreadPool& pool);
+
 // Throughput of two threads over one, in 0.1 s of multiply-adds each. Below about 1.8 the two
 // virtual cores share a physical one at the moment, and figures for two threads mean little. `pair`
 // is a pool of two threads. REQUIRES: pair.threads() == 2.

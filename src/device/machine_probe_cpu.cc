@@ -10,6 +10,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "device/code_pairs-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace stemma::HWY_NAMESPACE {
 namespace {
@@ -41,6 +43,24 @@ std::int64_t run_multiply_adds(std::int64_t rounds, float& sink) {
   for (const V& chain : chains) sum = hn::Add(sum, chain);
   sink += hn::GetLane(hn::SumOfLanes(d, sum));
   return rounds * kStepsPerRound * kChains * 2 * static_cast<std::int64_t>(hn::Lanes(d));
+}
+
+// What is multiplied is what was summed, so that no product is that of the step before.
+std::int64_t run_multiply_add_pairs(std::int64_t rounds, std::int32_t& sink) {
+  const V32 factors = hn::Set(kD32, sink | 0x10001);
+  V32 chains[kChains];
+  STEMMA_UNROLL
+  for (int i = 0; i < kChains; ++i) chains[i] = hn::Set(kD32, i);
+  V32 zero = hn::Zero(kD32);
+  for (std::int64_t step = 0; step < rounds * kStepsPerRound; ++step) {
+    STEMMA_UNROLL
+    for (V32& chain : chains) chain = add_dots(chain, chain, factors, zero);
+  }
+  V32 sum = zero;
+  STEMMA_UNROLL
+  for (const V32& chain : chains) sum = hn::Add(sum, chain);
+  sink ^= hn::GetLane(hn::SumOfLanes(kD32, sum));
+  return rounds * kStepsPerRound * kChains * 4 * static_cast<std::int64_t>(hn::Lanes(kD32));
 }
 
 std::uint64_t run_read_lines(const std::byte* from, std::size_t size_bytes) {
@@ -78,10 +98,15 @@ HWY_AFTER_NAMESPACE();
 namespace stemma {
 
 HWY_EXPORT(run_multiply_adds);
+HWY_EXPORT(run_multiply_add_pairs);
 HWY_EXPORT(run_read_lines);
 
 std::int64_t multiply_add_rounds(std::int64_t rounds, float& sink) {
   return HWY_DYNAMIC_DISPATCH(run_multiply_adds)(rounds, sink);
+}
+
+std::int64_t multiply_add_pairs_rounds(std::int64_t rounds, std::int32_t& sink) {
+  return HWY_DYNAMIC_DISPATCH(run_multiply_add_pairs)(rounds, sink);
 }
 
 std::uint64_t read_lines(const std::byte* from, std::size_t size_bytes) {

@@ -44,11 +44,26 @@ TEST(MachineProbeTest, CountsItsMultiplyAdds) {
   select_best_simd_target();
 }
 
+TEST(MachineProbeTest, CountsItsProductsOfPairs) {
+  for (const std::string_view target : simd_target_names()) {
+    ASSERT_TRUE(try_select_simd_target(target));
+    float unused = 0.5f;
+    std::int32_t sink = 3;
+    const std::int64_t once = multiply_add_pairs_rounds(1, sink);
+    EXPECT_EQ(once, 2 * multiply_add_rounds(1, unused)) << "twice as many lanes";
+    EXPECT_EQ(multiply_add_pairs_rounds(3, sink), 3 * once);
+    EXPECT_NE(sink, 3);
+  }
+  select_best_simd_target();
+}
+
 TEST(MachineProbeTest, MeasuresPositiveBounds) {
   ThreadPool pool(2);
   EXPECT_GT(llc_bytes(), 0u);
   EXPECT_GT(fma_peak_gflop_per_s(pool), 0);
   EXPECT_GT(fma_peak_now_gflop_per_s(pool), 0);
+  EXPECT_GT(pair_peak_gflop_per_s(pool), 0);
+  EXPECT_GT(pair_peak_now_gflop_per_s(pool), 0);
   EXPECT_GT(two_core_ratio(pool), 0);
   constexpr std::size_t kSmall = std::size_t{8} << 20;
   Result<MachineProbe> probe = MachineProbe::create(pool, kSmall);
