@@ -326,6 +326,8 @@ TEST(Builtins, KeysOfADictMayBeNumbers) {
       {"{{ {2: 'b', 1: 'a'}|tojson }}{{ {2: 'b', 1: 'a'}|tojson(sort_keys=true) }}",
        R"({"2": "b", "1": "a"}{"1": "a", "2": "b"})"},
       {"{{ {true: 1, none: 2, 1.5: 3}|tojson }}", R"({"true": 1, "null": 2, "1.5": 3})"},
+      {"{{ {none: 1}|tojson(sort_keys=true) }}{{ {none: 1}|dictsort }}",
+       R"({"null": 1}[(None, 1)])"},
       {"{% for k, v in {4096: 512, 0: 1}.items() %}{{ k + 1 }}:{{ v }} {% endfor %}",
        "4097:512 1:1 "},
       {"{{ {3: 4}.keys()|list }}{{ {3: 4}|list }}", "[3][3]"},

@@ -190,17 +190,10 @@ std::vector<Value> items_of(const std::vector<Keyed>& all) {
   return items;
 }
 
-// A list of the items, those of equal keys in their order.
+// A list of the items.
 Result<Value> sorted(Arena& arena, std::vector<Keyed> all, bool reversed) {
-  for (const Keyed& one : std::span(all).subspan(std::min<std::size_t>(all.size(), 1))) {
-    arena.charge_steps(1);
-    STEMMA_RETURN_IF_ERROR(compare(arena, Operator::kLess, all.front().key, one.key));
-  }
-  std::stable_sort(all.begin(), all.end(), [&](const Keyed& a, const Keyed& b) {
-    const auto& [first, second] = reversed ? std::pair(b.key, a.key) : std::pair(a.key, b.key);
-    const Result<bool> is_less = compare(arena, Operator::kLess, first, second);
-    return is_less.ok() && *is_less;
-  });
+  const auto key_of = [](const Keyed& one) { return one.key; };
+  STEMMA_RETURN_IF_ERROR(sort_by(arena, all, key_of, reversed));
   return arena.sequence(Kind::kList, items_of(all));
 }
 

@@ -9,9 +9,12 @@
 // Errors say what is wrong ("'x' is undefined", "int + str"); the evaluator adds file and line.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "stemma/result.h"
 #include "template/arena.h"
@@ -37,6 +40,24 @@ const Value* find_or_null(const Mapping& mapping, const Value& key);
 
 // ==, !=, <, <=, >, >=, in, not in.
 Result<bool> compare(Arena& arena, Operator op, const Value& left, const Value& right);
+
+// Sorts items by what `key_of` says of each, those of equal keys in their order. An error where
+// keys have no order.
+template <typename Item, typename KeyOf>
+Status sort_by(Arena& arena, std::vector<Item>& items, KeyOf key_of, bool reversed = false) {
+  const auto is_less = [&](const Item& a, const Item& b) {
+    return compare(arena, Operator::kLess, key_of(a), key_of(b));
+  };
+  for (std::size_t i = 1; i < items.size(); ++i) {
+    arena.charge_steps(1);
+    STEMMA_RETURN_IF_ERROR(is_less(items.front(), items[i]));
+  }
+  std::stable_sort(items.begin(), items.end(), [&](const Item& a, const Item& b) {
+    const Result<bool> less = reversed ? is_less(b, a) : is_less(a, b);
+    return less.ok() && *less;
+  });
+  return {};
+}
 
 // +, -, *, /, //, %, ~.
 Result<Value> arithmetic(Arena& arena, Operator op, const Value& left, const Value& right);

@@ -66,19 +66,6 @@ Result<Value> value_of(Arena& arena, const Json& json, int level) {
   }
 }
 
-// Keys that have no order are an error, as to Python.
-Result<std::vector<MappingEntry>> sorted_by_key(Arena& arena, std::vector<MappingEntry> entries) {
-  for (const MappingEntry& entry : entries) {
-    STEMMA_RETURN_IF_ERROR(compare(arena, Operator::kLess, entries.front().key, entry.key));
-  }
-  std::stable_sort(entries.begin(), entries.end(),
-                   [&](const MappingEntry& a, const MappingEntry& b) {
-                     const Result<bool> is_less = compare(arena, Operator::kLess, a.key, b.key);
-                     return is_less.ok() && *is_less;
-                   });
-  return entries;
-}
-
 // Writes one value; nested ones recurse, bounded by the depth of values (arena.cc).
 class JsonWriter {
  public:
@@ -158,7 +145,9 @@ Status JsonWriter::write_mapping(const Mapping& mapping) {
   ++level_;
   std::vector<MappingEntry> sorted;
   if (format_.sort_keys) {
-    STEMMA_ASSIGN_OR_RETURN(sorted, sorted_by_key(arena_, mapping.entries));
+    sorted = mapping.entries;
+    const auto key_of = [](const MappingEntry& entry) { return entry.key; };
+    STEMMA_RETURN_IF_ERROR(sort_by(arena_, sorted, key_of));
   }
   bool first = true;
   for (const auto& [key, value] : format_.sort_keys ? sorted : mapping.entries) {
