@@ -181,13 +181,13 @@ Status Lexer::expression(TokenKind end) {
 bool Lexer::try_end(TokenKind end) {
   const bool output = end == TokenKind::kOutputEnd;
   const std::string_view closing = output ? "}}" : "%}";
-  const bool minus = rest().substr(0, 1) == "-" && rest().substr(1, 2) == closing;
-  const bool plus = !output && rest().substr(0, 1) == "+" && rest().substr(1, 2) == closing;
-  if (!minus && !plus && rest().substr(0, 2) != closing) return false;
+  const char first = rest().empty() ? '\0' : rest()[0];
+  const bool is_sign = first == '-' || (first == '+' && !output);
+  const char sign = is_sign && rest().substr(1).starts_with(closing) ? first : '\0';
+  if (sign == '\0' && !rest().starts_with(closing)) return false;
   push(end, {});
-  advance(minus || plus ? 3 : 2);
-  const char sign = minus ? '-' : '+';
-  if (minus || !output) space_behind(minus || plus ? sign : '\0');
+  advance(sign == '\0' ? 2 : 3);
+  if (!output || sign == '-') space_behind(sign);
   return true;
 }
 

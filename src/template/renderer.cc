@@ -203,6 +203,12 @@ Status Renderer::set_attribute(const Statement& node) {
   return {};
 }
 
+Value Renderer::take_output(std::size_t begin) {
+  const Value text = arena_.text(output_.substr(begin));
+  output_.resize(begin);
+  return text;
+}
+
 Result<Value> Renderer::rendered(const Statement& node) {
   const std::size_t begin = output_.size();
   scopes_.open();
@@ -213,8 +219,7 @@ Result<Value> Renderer::rendered(const Statement& node) {
                         "leaving a loop from what is rendered for a {% set %} or {% filter %} is "
                         "not supported"});
   }
-  Value value = arena_.text(output_.substr(begin));
-  output_.resize(begin);
+  Value value = take_output(begin);
   if (node.value.valid()) {  // filters see what the body has set
     STEMMA_ASSIGN_OR_RETURN(value, evaluator_.evaluate_filters(node.value, value));
   }
@@ -267,9 +272,7 @@ Result<Value> Renderer::call_macro(const Macro& macro, const Arguments& argument
   STEMMA_ASSIGN_OR_RETURN(const Flow flow, body(macro.statement.body));
   STEMMA_CHECK(flow == Flow::kNext, "the parser lets no break stand outside a loop");
   scopes_.close_at();
-  const Value text = arena_.text(output_.substr(begin));
-  output_.resize(begin);
-  return text;
+  return take_output(begin);
 }
 
 // What no parameter takes is bound to the names by which the body asks for it.

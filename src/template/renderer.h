@@ -46,6 +46,8 @@ class Renderer final : private MacroRenderer {
   Status output(const Statement& node);
   Status set(const Statement& node);
   Status set_attribute(const Statement& node);
+  // What was written from there on, which is no longer output.
+  Value take_output(std::size_t begin);
   // The text that a body writes, as its filters make it.
   Result<Value> rendered(const Statement& node);
   Status set_text(const Statement& node);
