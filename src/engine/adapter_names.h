@@ -6,10 +6,9 @@
 // the last that was asked for is told.
 //
 // Thread:     one at a time.
-// Memory:     a digest and a name for each of `namespaces_max` namespaces; of more, the one that
-// was
-//             noted longest ago is forgotten, as a cache forgets its namespaces. What is noted
-//             again allocates nothing.
+// Memory:     a digest and a name for each of `namespaces_max` namespaces; of more, the one noted
+//             longest ago is forgotten, as a cache forgets its namespaces. What is noted again
+//             allocates nothing.
 // Cost:       one look-up.
 // Not here:   which adapters there are (model/adapter_book).
 #pragma once

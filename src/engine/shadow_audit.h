@@ -51,6 +51,7 @@ class ShadowAudit {
   static constexpr std::int64_t kWaitingMax = 4;
   // Steps from one audit to the next while there is something else to compute.
   static constexpr std::int64_t kStepsApart = 16;
+  // Pages that are computed again to find the first wrong one of a hit.
   static constexpr std::int64_t kSearchedPagesMax = 64;
 
   // nullptr where options.shadow_audit_percent is 0; kUnsupported for a runner whose bits depend on

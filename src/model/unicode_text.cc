@@ -155,6 +155,10 @@ char32_t utf8_code_at(std::string_view text, std::size_t at) {
   return code;
 }
 
+std::int64_t characters_in(std::string_view text) {
+  return std::ssize(text) - std::count_if(text.begin(), text.end(), is_continuation);
+}
+
 std::size_t utf8_floor(std::string_view text, std::size_t limit) {
   if (limit >= text.size()) {
     return text.size();

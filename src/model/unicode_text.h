@@ -53,6 +53,7 @@ std::string utf8_repaired(std::string_view bytes);
 // said otherwise.
 std::size_t utf8_next(std::string_view text, std::size_t at);
 char32_t utf8_code_at(std::string_view text, std::size_t at);
+std::int64_t characters_in(std::string_view text);
 // The last boundary at or before `limit`; any limit.
 std::size_t utf8_floor(std::string_view text, std::size_t limit);
 void utf8_append(char32_t code, std::string& out);

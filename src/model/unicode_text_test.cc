@@ -88,6 +88,8 @@ TEST(Utf8, WalksByCharacters) {
   EXPECT_EQ(utf8_code_at(text, 6), U'🦙');
   EXPECT_EQ(utf8_floor(text, 5), 3u);
   EXPECT_EQ(utf8_floor(text, 99), text.size());
+  EXPECT_EQ(characters_in(text), 4);
+  EXPECT_EQ(characters_in(""), 0);
   std::string copy;
   utf8_append(U'🦙', copy);
   EXPECT_EQ(copy, "🦙");

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/json_text.h"
-#include "openai/characters.h"
+#include "model/unicode_text.h"
 #include "openai/completion_answer.h"
 #include "openai/field_reader.h"
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "model/tokenizer.h"
+#include "model/unicode_text.h"
 #include "replay/trace_fields.h"
 
 namespace stemma {
@@ -23,10 +24,6 @@ std::int64_t page_tokens_of(const TraceOptions& options) {
 
 bool begins_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;  // in UTF-8
-}
-
-std::int64_t characters_in(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), begins_character);
 }
 
 // The hash of the page of these bytes that follows the page of `hash_before`.

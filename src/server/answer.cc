@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "openai/characters.h"
+#include "model/unicode_text.h"
 #include "server/receipt.h"
 
 namespace stemma {

@@ -2,7 +2,6 @@
 
 #include "grammar/token_bytes.h"
 #include "model/unicode_text.h"
-#include "openai/characters.h"
 
 namespace stemma {
 

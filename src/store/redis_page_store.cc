@@ -38,6 +38,11 @@ bool is_known(const RedisCommand& command) {
   return command.answered && command.reply.kind == RespKind::kInteger;
 }
 
+// Whether it said that there is a value under its name.
+bool is_there(const RedisCommand& command) {
+  return is_known(command) && command.reply.number == 1;
+}
+
 // Whether there was a value under its name, which stays.
 bool found_value(const RedisCommand& set) {
   return set.answered && set.reply.kind == RespKind::kNil;
@@ -134,9 +139,7 @@ Result<std::int64_t> RedisPageStore::lookup(std::span<const PageKey> keys,
   count(pages_.lookups);
   reader_.servers.run(commands, deadline_us);
   std::size_t found = 0;
-  while (found < keys.size() && is_known(commands[found]) && commands[found].reply.number == 1) {
-    ++found;
-  }
+  while (found < keys.size() && is_there(commands[found])) ++found;
   if (found != 0 || keys.empty() || is_known(commands[0])) return static_cast<std::int64_t>(found);
   count(pages_.lookup_failures);
   const bool is_late = clock_.now_us() >= deadline_us;
@@ -252,8 +255,7 @@ void RedisPageStore::renew_found(std::span<PageWrite* const> found, std::int64_t
   std::vector<RedisCommand> commands = use_commands(keys, names, ttl_s_);
   writer_.servers.run(commands, deadline_us);
   for (std::size_t i = 0; i < found.size(); ++i) {
-    const bool lasts = is_known(commands[i]) && commands[i].reply.number == 1;
-    if (!lasts) found[i]->verdict = PageVerdict::kFailed;
+    if (!is_there(commands[i])) found[i]->verdict = PageVerdict::kFailed;
   }
 }
 
@@ -265,7 +267,7 @@ std::int64_t RedisPageStore::renew(std::span<const PageKey> keys, std::int64_t d
   writer_.servers.run(commands, limited(deadline_us));
   for (std::size_t i = 0; i < commands.size(); ++i) {
     if (!is_known(commands[i])) break;
-    if (commands[i].reply.number != 1) return static_cast<std::int64_t>(i);
+    if (!is_there(commands[i])) return static_cast<std::int64_t>(i);
   }
   return std::ssize(keys);
 }

@@ -47,9 +47,8 @@
 // Memory:     16 KiB and one descriptor a lane and server; names and replies during a call; what is
 //             to be described, bounded. A page goes from the socket into its frame.
 // Cost:       one round trip a call and a server that is asked, two where a page that is to be
-//             written is there; the first purge, and one behind a
-//             write that was given up, some hundred more. A page removed: a SHA-1 of it here
-//             and on the server.
+//             written is there; the first purge, and one behind a write that was given up, some
+//             hundred more. A page removed: a SHA-1 of it here and on the server.
 // Not here:   protocol (redis_connection), servers (redis_lane), what a frame holds (page_frame).
 #pragma once
 
