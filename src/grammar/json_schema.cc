@@ -392,10 +392,12 @@ std::vector<SchemaReader::Member> SchemaReader::members_of(const Json& schema,
     if (place != places.end()) {
       members[place->second].required = true;
     } else {  // it may be what others may be
-      const std::optional<Part> value = other_value(schema, path);
-      const Part none = nothing(at, fmt::format("\"{}\" is no property", printable(text)));
+      std::optional<Part> value = other_value(schema, path);
+      if (!value.has_value()) {
+        value = nothing(at, fmt::format("\"{}\" is no property", printable(text)));
+      }
       places.emplace(text, members.size());
-      members.push_back({text, member(text, value.value_or(none)), true});
+      members.push_back({text, member(text, *value), true});
     }
   }
   return members;

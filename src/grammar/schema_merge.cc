@@ -233,7 +233,7 @@ class SchemaMerger {
     // Of words that are not kept to, one that narrows counts: it is refused, or passed over.
     if (is_among(word, kNarrowingWords) && !narrows(word, a)) return b;
     // A list of names is kept to, so the other one must not get lost.
-    if (word == "propertyNames" && narrows(word, b)) return {{"allOf", Json::array({a, b})}};
+    if (word == "propertyNames" && narrows(word, b)) return conjunction(a, b);
     return is_bound || is_among(word, kOneAlone) ? several(word) : a;
   }
 
