@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/prng.h"
@@ -53,6 +54,7 @@ TEST(MachineProbeTest, CountsItsProductsOfPairs) {
     EXPECT_EQ(once, 2 * multiply_add_rounds(1, unused)) << "twice as many lanes";
     EXPECT_EQ(multiply_add_pairs_rounds(3, sink), 3 * once);
     EXPECT_NE(sink, 3);
+    EXPECT_LT(std::abs(sink), 1 << 20) << "sums that grow would overflow";
   }
   select_best_simd_target();
 }
