@@ -1,6 +1,6 @@
 // Engine: takes requests, runs steps, gives tokens. The serving loop around any Runner.
 //
-//   submit, cancel   from any thread; they only leave a message
+//   submit, cancel   from any thread; they only leave a message (prepare, post: submit in halves)
 //   step             on the engine thread: takes the messages in, computes one batch, samples
 //   the events of a step say which tokens came and which requests ended
 //
@@ -30,7 +30,7 @@
 #include "stemma/metrics.h"
 #include "stemma/options.h"
 #include "stemma/prefix_cache.h"
-#include "stemma/request_stats.h"
+#include "stemma/request.h"
 #include "stemma/result.h"
 #include "stemma/runner.h"
 #include "stemma/sampling.h"
@@ -54,42 +54,6 @@ class ShadowAudit;
 class StepQueue;
 struct ComputedStep;
 struct StepOutput;
-
-// Of RequestSpec::logprobs, ::prompt_logprobs and ::copies.
-inline constexpr std::int64_t kLogprobsMax = 20;
-inline constexpr std::int64_t kCopiesMax = 128;
-
-// What a user asks for.
-struct RequestSpec {
-  std::vector<TokenId> prompt;       // at least one token, each in the vocabulary
-  std::int64_t max_tokens = 128;     // output tokens at most, >= 1
-  SamplingParams sampling;           // greedy unless a temperature is set
-  std::vector<TokenId> stop_tokens;  // the output ends with the first of these
-  std::int64_t min_tokens = 0;       // no stop token is chosen before: 0 to max_tokens
-  std::int32_t priority = 0;         // see SchedulePolicy and the eviction order "priority"
-  NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
-  // The name of one of Runner::adapters, which it is computed with, even if it is taken out before
-  // the request has ended; empty: none. Prefixes are then shared with requests whose adapter has
-  // the same digest: submit adds it to every namespace here.
-  std::string adapter;
-  // What its namespace goes on from; not more tokens than the prompt. Absent: nothing.
-  std::optional<SharedPrefix> shared_prefix;
-  std::vector<SiblingNamespace> siblings;     // see PrefixStop::kOtherNamespace
-  Retention retention = Retention::kDefault;  // how soon its client expects to come back
-  // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
-  // kLogprobsMax at most. Absent: none.
-  std::optional<std::int64_t> logprobs;
-  // The same of the prompt's tokens from prompt_logprobs_from on, which are then computed, whatever
-  // is cached of them. From 1, since nothing says how likely the first was, to the prompt's tokens.
-  // Of several copies the first gets them.
-  std::optional<std::int64_t> prompt_logprobs;
-  std::int64_t prompt_logprobs_from = 1;
-  // Requests with this prompt: the others have the ids that follow, and seeds of their own. It is
-  // computed once, for all that are ready and have room when that is done. From 1 to kCopiesMax.
-  std::int64_t copies = 1;
-  // Stop tokens that it does not allow wait for its end. A costly one has its tokens later.
-  OwnedConstraint constraint = {};
-};
 
 enum class FinishReason : std::uint8_t {
   kNone,       // goes on
@@ -147,8 +111,12 @@ class Engine {
 
   // Any thread. Checks everything that can be checked without running; kInvalidArgument, kNotFound
   // or kTooLarge says in one line, with the numbers, why a request is refused. What is accepted
-  // ends with exactly one event whose `finish` is not kNone; of several copies, each does.
+  // ends with exactly one event whose `finish` is not kNone; of several copies, each does. The same
+  // as prepare, which is the work of it, and post, which is quick.
   Result<RequestId> submit(RequestSpec spec);
+  Result<PreparedRequest> prepare(RequestSpec spec) const;
+  // kTooLarge if inbox_max messages wait. REQUIRES: this engine prepared it.
+  Result<RequestId> post(PreparedRequest&& request);
 
   // Any thread, any number of times, in any state of the request: one that has ended is left alone.
   // After the step that sees it there are no more tokens. kTooLarge if inbox_max messages wait.
@@ -227,8 +195,10 @@ class Engine {
 
   Engine(const EngineOptions& options, const EngineParts& parts, Own own);
 
+  // The door: what is checked on the caller's thread.
   Result<AdapterLease> lease_adapter(std::string_view name) const;
   Status check(const RequestSpec& spec) const;
+  // What was left at it, a request at a time.
   void drain_inbox() STEMMA_REQUIRES_ROLE(engine_thread);
   void admit(InboxMessage message) STEMMA_REQUIRES_ROLE(engine_thread);
   void admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec, Entry entry)
@@ -242,13 +212,16 @@ class Engine {
   bool start_ahead() STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_step(const ComputedStep& step, StepReport& report)
       STEMMA_REQUIRES_ROLE(engine_thread);
+  // What the cache did for requests: found once they started, worth what computing costs here.
   void note_started() STEMMA_REQUIRES_ROLE(engine_thread);
   void note_prefix_stop(const Request& request, RequestExtra& extra);
   PrefixStop prefix_stop(const Request& request) const;
   std::optional<std::int64_t> saved_us(std::int64_t cached_tokens) const;
   void note_found() STEMMA_REQUIRES_ROLE(engine_thread);
   void note_computed(std::int64_t us) STEMMA_REQUIRES_ROLE(engine_thread);
+  // Computes what is cached again, now and then, where a step leaves room. Whether it did.
   bool audit_cached(bool computed) STEMMA_REQUIRES_ROLE(engine_thread);
+  // What becomes of a step's requests: all or some fail, or each has its token.
   void fail_batch(const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail_broken(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_tokens(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
@@ -259,20 +232,24 @@ class Engine {
   void fork_off(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void accept_token(Request& request, TokenId token, std::span<const float> logits)
       STEMMA_REQUIRES_ROLE(engine_thread);
+  // Chances that were asked for, of the prompt's tokens and of those that came.
   void accept_scores(const ComputedStep& step) STEMMA_REQUIRES_ROLE(engine_thread);
   std::span<const TokenLogprob> score(const Request& request, std::int64_t position,
                                       std::span<const float> logits);
   std::span<const TokenLogprob> logprobs_of(const Request& request, std::span<const float> logits,
                                             TokenId token);
   FinishReason finish_reason(const Request& request, TokenId token) const;
+  // A request's end, and the one event that says so.
   void refuse(RequestId id, Error error);
   void finish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail(Request& request, const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   EngineEvent end_event(Request& request, FinishReason reason);
   RequestStats stats_of(const Request& request) const;
+  // What the engine keeps of a request beside what the scheduler does.
   RequestExtra& extra_of(const Request& request);
   const RequestExtra& extra_of(const Request& request) const;
 
+  // Each may use those above it.
   EngineOptions options_;
   EngineParts parts_;
   std::unique_ptr<KvCache> kv_;

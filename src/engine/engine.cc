@@ -230,7 +230,7 @@ void Engine::admit(InboxMessage message) {
   const bool publishes = !inbox_->purges().came_before(message.id, spec);
   const auto entry = [&](std::vector<TokenId>& prompt, std::uint64_t own_seed) {
     return Entry{message.adapter, std::move(prompt), message.distinct_prompt,
-                 own_seed,        message.posted_us, publishes};
+                 own_seed,        message.submitted_us, publishes};
   };
   admit_one(message.id, RequestId(), spec, entry(spec.prompt, seed));
   for (std::size_t copy = 1; copy <= message.other_prompts.size(); ++copy) {

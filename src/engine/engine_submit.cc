@@ -93,29 +93,49 @@ std::vector<TokenId> distinct_prompt_of(const RequestSpec& spec) {
 
 }  // namespace
 
+PreparedRequest::PreparedRequest(InboxMessage&& message)
+    : message_(std::make_unique<InboxMessage>(std::move(message))) {}
+PreparedRequest::~PreparedRequest() = default;
+PreparedRequest::PreparedRequest(const PreparedRequest& other)
+    : PreparedRequest(InboxMessage(*other.message_)) {}
+PreparedRequest& PreparedRequest::operator=(const PreparedRequest& other) {
+  return *this = PreparedRequest(other);
+}
+PreparedRequest::PreparedRequest(PreparedRequest&& other) noexcept = default;
+PreparedRequest& PreparedRequest::operator=(PreparedRequest&& other) noexcept = default;
+
 Result<RequestId> Engine::submit(RequestSpec spec) {
-  STEMMA_ASSIGN_OR_RETURN(AdapterLease adapter, lease_adapter(spec.adapter));
+  STEMMA_ASSIGN_OR_RETURN(PreparedRequest prepared, prepare(std::move(spec)));
+  return post(std::move(prepared));
+}
+
+Result<PreparedRequest> Engine::prepare(RequestSpec spec) const {
+  InboxMessage message = {.submitted_us = parts_.clock.now_us()};
+  STEMMA_ASSIGN_OR_RETURN(message.adapter, lease_adapter(spec.adapter));
   // Of sets. Every copy keeps both, so they may not be longer than the vocabulary.
   spec.stop_tokens = distinct(std::move(spec.stop_tokens));
   spec.sampling.allowed_tokens = distinct(std::move(spec.sampling.allowed_tokens));
   STEMMA_RETURN_IF_ERROR(check(spec));
-  if (adapter) enter_namespaces(adapter.identity(), spec);
+  if (message.adapter) enter_namespaces(message.adapter.identity(), spec);
   // Room for the whole output now, on the caller's thread, so that no step has to allocate it.
   spec.prompt.reserve(spec.prompt.size() + static_cast<std::size_t>(spec.max_tokens));
-  const RequestId id(next_id_.fetch_add(spec.copies));
-  if (!spec.sampling.seed.has_value()) {
-    spec.sampling.seed =
-        mix64(options_.sampling_seed ^ mix64(static_cast<std::uint64_t>(id.value())));
-  }
-  InboxMessage message = {.id = id,
-                          .distinct_prompt = distinct_prompt_of(spec),
-                          .adapter = std::move(adapter),
-                          .posted_us = parts_.clock.now_us()};
+  message.distinct_prompt = distinct_prompt_of(spec);
   for (std::int64_t copy = 1; copy < spec.copies; ++copy) {
     message.other_prompts.emplace_back().reserve(spec.prompt.capacity());
     message.other_prompts.back() = spec.prompt;
   }
   message.spec = std::move(spec);
+  return PreparedRequest(std::move(message));
+}
+
+Result<RequestId> Engine::post(PreparedRequest&& request) {
+  InboxMessage& message = *request.message_;
+  message.id = RequestId(next_id_.fetch_add(message.spec->copies));
+  std::optional<std::uint64_t>& seed = message.spec->sampling.seed;
+  if (!seed.has_value()) {
+    seed = mix64(options_.sampling_seed ^ mix64(static_cast<std::uint64_t>(message.id.value())));
+  }
+  const RequestId id = message.id;
   if (!inbox_->try_post(std::move(message))) {
     return Error{ErrorCode::kTooLarge,
                  fmt::format("inbox_max: {} messages wait already", inbox_->messages_max())};

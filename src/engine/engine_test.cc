@@ -359,11 +359,31 @@ TEST_F(EngineTest, QueuesAreBoundedAndSayWhoIsFull) {
     ids.push_back(*engine_->submit(spec({1, 2}, 2)));
   }
   EXPECT_EQ(refusal(spec({1}, 1)), "inbox_max: 12 messages wait already");
+  EXPECT_TRUE(engine_->prepare(spec({1}, 1)).ok()) << "which needs no place there";
   EXPECT_FALSE(engine_->cancel(ids[0]).ok());
   auto events = run();
   EXPECT_EQ(engine_->totals().finished_requests, 8);
   EXPECT_EQ(engine_->totals().failed_requests, 4);
   EXPECT_EQ(events[ids[11]].back().error.detail, "waiting_max: 8 requests wait already");
+}
+
+TEST_F(EngineTest, WhatIsPreparedHasItsTurnAsItIsPosted) {
+  open();
+  Result<PreparedRequest> late = engine_->prepare(spec({1, 2}, 2));
+  Result<PreparedRequest> early = engine_->prepare(spec({5, 6, 7}, 2));
+  ASSERT_TRUE(late.ok() && early.ok());
+  EXPECT_TRUE(engine_->idle()) << "nothing waits before it is posted";
+  clock_.advance_us(1'000);
+  const std::int64_t before = heap_allocations;
+  const Result<RequestId> first = engine_->post(std::move(early).value());
+  EXPECT_LE(heap_allocations - before, 1) << "a place in the queue";
+  const Result<RequestId> second = engine_->post(std::move(late).value());
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_LT(*first, *second);
+  auto events = run();
+  EXPECT_EQ(events[*first].front().token, 8);
+  EXPECT_EQ(events[*second].front().token, 3);
+  EXPECT_GE(events[*first].back().stats.queue_us, 1'000) << "since it was begun";
 }
 
 TEST_F(EngineTest, StopEndsARequestNowAndKeepsWhatItComputed) {

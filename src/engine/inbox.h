@@ -20,13 +20,13 @@
 namespace stemma {
 
 struct InboxMessage {
-  RequestId id;
+  RequestId id = {};                     // given as it is posted
   std::optional<RequestSpec> spec = {};  // a submission; without it, a cancel
   // Of a submission of several copies: the prompts of all but the first, with room for outputs.
   std::vector<std::vector<TokenId>> other_prompts = {};
   std::vector<TokenId> distinct_prompt = {};  // where penalties are of it: its tokens, each once
   AdapterLease adapter = {};                  // of a submission
-  std::int64_t posted_us = 0;
+  std::int64_t submitted_us = 0;              // when that was begun
 };
 
 class Inbox {

@@ -14,7 +14,7 @@
 #include "model/adapter_book.h"
 #include "model/sampler.h"
 #include "stemma/ids.h"
-#include "stemma/request_stats.h"
+#include "stemma/request.h"
 #include "stemma/sampling.h"
 
 namespace stemma {

@@ -16,7 +16,7 @@
 
 #include "server/metrics_text.h"
 #include "server/step_histogram.h"
-#include "stemma/request_stats.h"
+#include "stemma/request.h"
 
 namespace stemma {
 

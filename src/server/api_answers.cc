@@ -18,33 +18,36 @@ void ApiService::generate(ExchangeId exchange, RequestReader read, HttpRequest&&
   if (open_answers() >= options_.answers_max) {
     return refuse(exchange, overloaded("as many answers as may wait are waiting"));
   }
-  prepare(
-      exchange,
-      [this, read, body = std::move(request.body)] { return read(body, preparation_.rules()); },
-      [this, exchange](PreparedAnswer&& prepared) { start(exchange, std::move(prepared)); });
+  compute(exchange, [this, read, body = std::move(request.body)] {
+    return read(body, preparation_.rules());
+  });
 }
 
-void ApiService::prepare(ExchangeId exchange, std::function<ApiResult<CompletionRequest>()> read,
-                         std::function<void(PreparedAnswer&&)> use) {
-  const Caller caller = exchanges_[exchange].caller;
-  work_out<PreparedAnswer>(
-      exchange,
-      [this, caller, read = std::move(read)] { return preparation_.prepare(read(), caller); },
-      std::move(use));
+void ApiService::compute(ExchangeId exchange, ReadRequest read, bool receipt_only) {
+  const auto make = [this, receipt_only, read = std::move(read),
+                     caller = exchanges_[exchange].caller]() -> ApiResult<ReadyAnswer> {
+    ApiResult<PreparedAnswer> prepared = preparation_.prepare(read(), caller);
+    if (auto* const fault = std::get_if<ApiError>(&prepared)) return std::move(*fault);
+    auto& [job, plan] = std::get<PreparedAnswer>(prepared);
+    plan.receipt_only = receipt_only;
+    return ReadyAnswer{.job = make_ready(engine_, std::move(job)), .plan = std::move(plan)};
+  };
+  work_out<ReadyAnswer>(
+      exchange, make, [this, exchange](ReadyAnswer&& ready) { start(exchange, std::move(ready)); });
 }
 
-void ApiService::start(ExchangeId exchange, PreparedAnswer&& prepared) {
+void ApiService::start(ExchangeId exchange, ReadyAnswer&& ready) {
   Exchange& entry = exchanges_.at(exchange);
-  if (open_answers() + prepared.plan.answers() > options_.answers_max) {
+  if (open_answers() + ready.plan.answers() > options_.answers_max) {
     return refuse(exchange, overloaded("as many answers as may wait are waiting"));
   }
-  AnswerPlan& plan = prepared.plan;
+  AnswerPlan& plan = ready.plan;
   plan.head.id = fresh_id(id_prefix(plan));
   plan.head.created_s = static_cast<std::int64_t>(wall_clock_seconds());
   plan.request_id = entry.request_id;
   entry.answer_or_null = std::make_unique<Answer>(std::move(plan));
-  prepared.job.exchange = exchange;
-  if (loop_->submit(std::move(prepared.job))) return;
+  ready.job.exchange = exchange;
+  if (loop_->submit(std::move(ready.job))) return;
   entry.answer_or_null = nullptr;
   refuse(exchange, overloaded("the queue is full"));
 }

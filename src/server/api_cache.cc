@@ -77,23 +77,18 @@ Status ApiService::give_quotas(Engine& engine) {
 }
 
 void ApiService::warm(ExchangeId exchange, HttpRequest&& request) {
-  prepare(
-      exchange,
-      [this, body = std::move(request.body)] {
-        return read_warm_request(body, preparation_.rules());
-      },
-      [this, exchange](PreparedAnswer&& prepared) {
-        prepared.plan.receipt_only = true;
-        start(exchange, std::move(prepared));
-      });
+  const auto read = [this, body = std::move(request.body)] {
+    return read_warm_request(body, preparation_.rules());
+  };
+  compute(exchange, read, /*receipt_only=*/true);
 }
 
 // What a prompt would find now, and where it parts from what is cached.
 void ApiService::explain(ExchangeId exchange, HttpRequest&& request) {
-  prepare(
+  work_out<PreparedAnswer>(
       exchange,
-      [this, body = std::move(request.body)] {
-        return read_warm_request(body, preparation_.rules());
+      [this, body = std::move(request.body), caller = exchanges_[exchange].caller] {
+        return preparation_.prepare(read_warm_request(body, preparation_.rules()), caller);
       },
       [this, exchange](PreparedAnswer&& prepared) {
         ask_to_explain(exchange, std::move(prepared.job.prompts.front().spec));

@@ -61,8 +61,9 @@ bool matches(std::string_view route, std::string_view path) {
 
 }  // namespace
 
-ApiService::ApiService(ServedModel& model, ApiOptions options)
+ApiService::ApiService(ServedModel& model, const Engine& engine, ApiOptions options)
     : model_(model),
+      engine_(engine),
       options_(std::move(options)),
       preparation_(model, options_.model_name, options_.answers_max),
       ids_(machine_entropy()),

@@ -67,8 +67,8 @@ struct ApiOptions {
 
 class ApiService final : public HttpService {
  public:
-  // `model` must outlive this.
-  ApiService(ServedModel& model, ApiOptions options);
+  // `model` and `engine`, which computes what is asked, must outlive this.
+  ApiService(ServedModel& model, const Engine& engine, ApiOptions options);
   ~ApiService() override;
 
   // Whom answers go to and jobs come from; before the first request. Both must outlive it.
@@ -185,16 +185,20 @@ class ApiService final : public HttpService {
       };
     });
   }
-  // Has the request that `read` reads prepared, for the caller of the exchange.
-  void prepare(ExchangeId exchange, std::function<ApiResult<CompletionRequest>()> read,
-               std::function<void(PreparedAnswer&&)> use);
+  using ReadRequest = std::function<ApiResult<CompletionRequest>()>;
   using BodyReader = ApiResult<TemplateJson> (*)(std::string_view, const Preparation&);
   void answer_worked_out(ExchangeId exchange, std::string&& body, BodyReader reader);
   // Asks the engine between two steps, or refuses the exchange.
   void ask(ExchangeId exchange, ServingLoop::Question question);
   using RequestReader = ApiResult<CompletionRequest> (*)(std::string_view, const RequestRules&);
   void generate(ExchangeId exchange, RequestReader read, HttpRequest&& request);
-  void start(ExchangeId exchange, PreparedAnswer&& prepared);
+  // Has the request that `read` reads prepared, for the caller of the exchange, and computed.
+  struct ReadyAnswer {
+    ReadyJob job;
+    AnswerPlan plan;
+  };
+  void compute(ExchangeId exchange, ReadRequest read, bool receipt_only = false);
+  void start(ExchangeId exchange, ReadyAnswer&& ready);
   // Answers that are computed or written, or wait for it.
   std::int64_t open_answers() const { return loop_->answers_in_flight() + writings_; }
   // Says it; the exchange is gone afterwards where that ends the answer.
@@ -217,7 +221,8 @@ class ApiService final : public HttpService {
   void note_end(const Exchange& exchange, int status);
   std::optional<MetricsSource::Adapters> adapters_in_use(const Engine& engine) const;
 
-  ServedModel& model_;  // between two steps, but for what any thread may ask
+  ServedModel& model_;    // between two steps, but for what any thread may ask
+  const Engine& engine_;  // the same
   ApiOptions options_;
   Preparation preparation_;
   std::map<NamespaceFamily, std::string> quota_tenants_;  // fixed once quotas are given

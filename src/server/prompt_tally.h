@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "server/step_histogram.h"
-#include "stemma/request_stats.h"
+#include "stemma/request.h"
 
 namespace stemma {
 

@@ -55,7 +55,7 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, Serve
 }
 
 Server::Server(const ServerOptions& options, ServedModel& model, std::unique_ptr<Engine> engine)
-    : engine_(std::move(engine)), service_(model, options.api) {}
+    : engine_(std::move(engine)), service_(model, *engine_, options.api) {}
 
 // The service's work thread may still prepare requests of clients that are gone: it ends before
 // what it posts to.

@@ -20,7 +20,29 @@ std::optional<ThoughtReader> reader_of(const PromptJob& prompt) {
                        prompt.thought_marks);
 }
 
+ReadyPrompt make_ready(const Engine& engine, PromptJob&& job) {
+  STEMMA_CHECK(job.of_prompt.has_value() || !job.spec.prompt_logprobs.has_value(),
+               "who asks for chances of a prompt makes what reads them");
+  const std::int64_t copies = job.spec.copies;
+  const std::int64_t prompt_logprobs = job.spec.prompt_logprobs.value_or(0);
+  std::optional<ThoughtReader> thoughts = reader_of(job);
+  return {.request = engine.prepare(std::exchange(job.spec, {})),
+          .job = std::move(job),
+          .copies = copies,
+          .prompt_logprobs = prompt_logprobs,
+          .thoughts = std::move(thoughts)};
+}
+
 }  // namespace
+
+ReadyJob make_ready(const Engine& engine, AnswerJob&& job) {
+  ReadyJob ready = {.exchange = job.exchange, .in_pieces = job.in_pieces, .prompts = {}};
+  ready.prompts.reserve(job.prompts.size());
+  for (PromptJob& prompt : job.prompts) {
+    ready.prompts.push_back(make_ready(engine, std::move(prompt)));
+  }
+  return ready;
+}
 
 ServingLoop::ServingLoop(Engine& engine, const Tokenizer& tokenizer, const Options& options,
                          Sink sink)
@@ -37,14 +59,10 @@ ServingLoop::~ServingLoop() {
   stop();
 }
 
-bool ServingLoop::submit(AnswerJob&& job) {
+bool ServingLoop::submit(ReadyJob&& job) {
   if (stopping_.load()) return false;
   std::int64_t answers = 0;
-  for (const PromptJob& prompt : job.prompts) {
-    answers += prompt.spec.copies;
-    STEMMA_CHECK(prompt.of_prompt.has_value() || !prompt.spec.prompt_logprobs.has_value(),
-                 "who asks for chances of a prompt makes what reads them");
-  }
+  for (const ReadyPrompt& prompt : job.prompts) answers += prompt.copies;
   STEMMA_CHECK(answers >= 1 && std::ssize(job.prompts) <= kPromptsMax, "1 to kPromptsMax prompts");
   answers_in_flight_ += answers;
   Message message;
@@ -138,49 +156,53 @@ bool ServingLoop::take_messages() {
   return any;
 }
 
-void ServingLoop::start(AnswerJob&& job) {
+void ServingLoop::start(ReadyJob&& job) {
   Origin origin = {.exchange = job.exchange, .in_pieces = job.in_pieces};
-  for (PromptJob& prompt : job.prompts) {
-    const std::int64_t copies = prompt.spec.copies;
+  for (ReadyPrompt& prompt : job.prompts) {
+    const std::int64_t copies = prompt.copies;
     start_prompt(origin, std::move(prompt));
     origin.first_index += copies;
   }
 }
 
-void ServingLoop::start_prompt(const Origin& origin, PromptJob&& prompt) {
-  const std::int64_t copies = prompt.spec.copies;
-  const auto entries = 1 + static_cast<std::size_t>(prompt.spec.prompt_logprobs.value_or(0));
-  const std::optional<ThoughtReader> thoughts = reader_of(prompt);
-  const Result<RequestId> first = engine_.submit(std::move(prompt.spec));
-  const TokenChances::Rules rules = {.goes_on = prompt.text.goes_on,
-                                     .skip_special_tokens = prompt.text.skip_special_tokens};
-  for (std::int64_t copy = 0; copy < copies; ++copy) {
-    if (!first.ok()) {
-      AnswerUpdate& update = add_update(origin.exchange, origin.first_index + copy);
-      update.finish = FinishReason::kFailed;
-      update.error = first.error();
-      --answers_in_flight_;
-      continue;
-    }
+void ServingLoop::start_prompt(const Origin& origin, ReadyPrompt&& prompt) {
+  const Result<RequestId> first = prompt.request.ok()
+                                      ? engine_.post(std::move(prompt.request).value())
+                                      : prompt.request.error();
+  if (!first.ok()) return refuse(origin, prompt.copies, first.error());
+  const PromptJob& job = prompt.job;
+  const TokenChances::Rules rules = {.goes_on = job.text.goes_on,
+                                     .skip_special_tokens = job.text.skip_special_tokens};
+  for (std::int64_t copy = 0; copy < prompt.copies; ++copy) {
     const RequestId id(first->value() + copy);
-    const auto made = live_.emplace(id, Live{.exchange = origin.exchange,
-                                             .index = origin.first_index + copy,
-                                             .wants_tokens = prompt.wants_tokens,
-                                             .tells_end = prompt.tells_end,
-                                             .in_pieces = origin.in_pieces,
-                                             .shows_stop = prompt.text.shows_stop,
-                                             .is_copy = copy > 0,
-                                             .kept = {},
-                                             .chances = TokenChances(tokenizer_, rules),
-                                             .of_prompt = {},
-                                             .entries_of_prompt = entries,
-                                             .text = TextGeneration(tokenizer_, prompt.text),
-                                             .thoughts = thoughts});
-    if (copy == 0 && prompt.of_prompt.has_value()) {
-      begin_prompt(*std::move(prompt.of_prompt), made.first->second);
-    }
+    live_.emplace(id,
+                  Live{.exchange = origin.exchange,
+                       .index = origin.first_index + copy,
+                       .wants_tokens = job.wants_tokens,
+                       .tells_end = job.tells_end,
+                       .in_pieces = origin.in_pieces,
+                       .shows_stop = job.text.shows_stop,
+                       .is_copy = copy > 0,
+                       .kept = {},
+                       .chances = TokenChances(tokenizer_, rules),
+                       .of_prompt = {},
+                       .entries_of_prompt = 1 + static_cast<std::size_t>(prompt.prompt_logprobs),
+                       .text = TextGeneration(tokenizer_, job.text),
+                       .thoughts = prompt.thoughts});
     requests_of_[origin.exchange].push_back(id);
   }
+  if (prompt.job.of_prompt.has_value()) {
+    begin_prompt(*std::move(prompt.job.of_prompt), live_.at(*first));
+  }
+}
+
+void ServingLoop::refuse(const Origin& origin, std::int64_t copies, const Error& error) {
+  for (std::int64_t copy = 0; copy < copies; ++copy) {
+    AnswerUpdate& update = add_update(origin.exchange, origin.first_index + copy);
+    update.finish = FinishReason::kFailed;
+    update.error = error;
+  }
+  answers_in_flight_ -= copies;
 }
 
 AnswerUpdate& ServingLoop::add_update(ExchangeId exchange, std::int64_t index) {

@@ -52,6 +52,25 @@ struct AnswerJob {
   std::vector<PromptJob> prompts;
 };
 
+// The same once an engine has prepared what it asks for.
+struct ReadyPrompt {
+  Result<PreparedRequest> request;  // or why the engine refuses it
+  PromptJob job;                    // without its spec
+  std::int64_t copies = 1;
+  std::int64_t prompt_logprobs = 0;            // of each token, beside its own
+  std::optional<ThoughtReader> thoughts = {};  // of an answer that may have some
+};
+
+struct ReadyJob {
+  ExchangeId exchange;
+  bool in_pieces = false;
+  std::vector<ReadyPrompt> prompts;
+};
+
+// Any thread. Takes as long as Engine::prepare does of its prompts.
+// REQUIRES: of_prompt wherever a spec has prompt_logprobs.
+ReadyJob make_ready(const Engine& engine, AnswerJob&& job);
+
 // What one step, or refusing it, brought to one answer.
 struct AnswerUpdate {
   ExchangeId exchange;
@@ -103,8 +122,8 @@ class ServingLoop {
 
   // Whether the job was taken: each of its answers then ends with exactly one update whose finish
   // is not kNone. False if messages_max wait, or the loop is stopping.
-  // REQUIRES: of_prompt wherever the spec has prompt_logprobs.
-  [[nodiscard]] bool submit(AnswerJob&& job);
+  // REQUIRES: 1 to kPromptsMax prompts, made ready by this engine.
+  [[nodiscard]] bool submit(ReadyJob&& job);
   // Ends the answers of an exchange that have not ended, with kCancelled; none: nothing happens.
   // However many messages wait: each exchange is given up once or twice.
   void cancel(ExchangeId exchange);
@@ -150,7 +169,7 @@ class ServingLoop {
     std::vector<TokenChance> undecided = {};  // of tokens that may be thoughts, or text
   };
   struct Message {
-    AnswerJob job;  // of no prompts: something else
+    ReadyJob job;  // of no prompts: something else
     ExchangeId cancelled;
     Question question;
     Watch watch;
@@ -159,14 +178,15 @@ class ServingLoop {
   void run();
   bool take_messages();
   void look();
-  void start(AnswerJob&& job);
+  void start(ReadyJob&& job);
   // Where an answer belongs, and how it is passed on.
   struct Origin {
     ExchangeId exchange;
     bool in_pieces = false;
     std::int64_t first_index = 0;
   };
-  void start_prompt(const Origin& origin, PromptJob&& prompt);
+  void start_prompt(const Origin& origin, ReadyPrompt&& prompt);
+  void refuse(const Origin& origin, std::int64_t copies, const Error& error);
   void pass_on(AnswerUpdate&& update, Live& live);
   void cancel_now(ExchangeId exchange);
   void cancel_late();

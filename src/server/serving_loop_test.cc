@@ -184,6 +184,8 @@ class ServingLoopTest : public ::testing::Test {
     return job;
   }
 
+  bool submit(AnswerJob&& job) { return loop_->submit(make_ready(*engine_, std::move(job))); }
+
   // What the loop's engine says once everything has ended.
   void expect_nothing_left() {
     EXPECT_EQ(loop_->answers_in_flight(), 0);
@@ -208,7 +210,7 @@ TEST_F(ServingLoopTest, SaysSoWhereEveryStepFails) {
   open();
   model_->is_lost = true;
   for (int request = 1; request < 5; ++request) {
-    ASSERT_TRUE(loop_->submit(job(request, 10, 8)));
+    ASSERT_TRUE(submit(job(request, 10, 8)));
     updates_->wait_for_ends(request);
   }
   EXPECT_EQ(loop_->fault(), "failing");
@@ -216,7 +218,7 @@ TEST_F(ServingLoopTest, SaysSoWhereEveryStepFails) {
 
 TEST_F(ServingLoopTest, SaysSoWhileAStepDoesNotEnd) {
   open();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
+  ASSERT_TRUE(submit(job(1, 10, 8)));
   while (loop_->fault() != "stalled") std::this_thread::yield();
   model_->let_all_go();
   while (!loop_->fault().empty()) std::this_thread::yield();
@@ -224,7 +226,7 @@ TEST_F(ServingLoopTest, SaysSoWhileAStepDoesNotEnd) {
 
 TEST_F(ServingLoopTest, AnAnswerComesInPiecesAndEndsOnce) {
   open_freely();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
+  ASSERT_TRUE(submit(job(1, 10, 8)));
   updates_->wait_for_ends(1);
   const Updates::Answer answer = updates_->answer(1);
   EXPECT_EQ(answer.firsts, 1);
@@ -237,10 +239,10 @@ TEST_F(ServingLoopTest, AnAnswerComesInPiecesAndEndsOnce) {
 
 TEST_F(ServingLoopTest, AnAnswerThatIsWantedWholeComesInOneUpdate) {
   open_freely();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
+  ASSERT_TRUE(submit(job(1, 10, 8)));
   AnswerJob whole = job(2, 10, 8);
   whole.in_pieces = false;
-  ASSERT_TRUE(loop_->submit(std::move(whole)));
+  ASSERT_TRUE(submit(std::move(whole)));
   updates_->wait_for_ends(2);
   EXPECT_GT(updates_->answer(1).updates, 1);
   EXPECT_EQ(updates_->answer(2).updates, 1);
@@ -254,7 +256,7 @@ TEST_F(ServingLoopTest, TokensAreCountedAsTheyCome) {
   open();
   EXPECT_EQ(loop_->output_tokens(), 0);
   model_->let_all_go();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 8, 2)));
+  ASSERT_TRUE(submit(job(1, 10, 8, 2)));
   updates_->wait_for_ends(2);
   EXPECT_EQ(loop_->output_tokens(), 16);
   expect_nothing_left();
@@ -269,9 +271,9 @@ TEST_F(ServingLoopTest, ThoughtsAreNoText) {
     thinks.in_pieces = exchange == 1;
     thinks.prompts[0].thoughts = ThoughtPlace::kInside;
     thinks.prompts[0].spec.logprobs = 1;
-    ASSERT_TRUE(loop_->submit(std::move(thinks)));
+    ASSERT_TRUE(submit(std::move(thinks)));
   }
-  ASSERT_TRUE(loop_->submit(job(3, 10, 8)));
+  ASSERT_TRUE(submit(job(3, 10, 8)));
   updates_->wait_for_ends(3);
   for (const std::int64_t exchange : {1, 2}) {
     const Updates::Answer answer = updates_->answer(exchange);
@@ -288,7 +290,7 @@ TEST_F(ServingLoopTest, ThoughtsAreNoText) {
 // Its mark may come in pieces, behind white space: until it is whole, nobody knows what they are.
 TEST_F(ServingLoopTest, TokensBeforeThoughtsAreNoTextEither) {
   open_freely();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
+  ASSERT_TRUE(submit(job(1, 10, 8)));
   updates_->wait_for_ends(1);
   const std::vector<TokenId> tokens = updates_->answer(1).tokens;
   ASSERT_EQ(std::set<TokenId>(tokens.begin(), tokens.end()).size(), 8U);
@@ -303,7 +305,7 @@ TEST_F(ServingLoopTest, TokensBeforeThoughtsAreNoTextEither) {
     AnswerJob wanted = job(exchange, 10, std::ssize(texts));
     wanted.prompts[0].thoughts = ThoughtPlace::kBefore;
     wanted.prompts[0].spec.logprobs = 1;
-    ASSERT_TRUE(loop_->submit(std::move(wanted)));
+    ASSERT_TRUE(submit(std::move(wanted)));
     updates_->wait_for_ends(1);
     const Updates::Answer answer = updates_->answer(exchange);
     EXPECT_EQ(answer.text, exchange == 2 ? "yes" : "<this>");
@@ -323,7 +325,7 @@ TEST_F(ServingLoopTest, TokensThatLogprobsAreOfAreTheTextInPiecesAndWhole) {
     AnswerJob wanted = job(exchange, 10, 8);
     wanted.in_pieces = exchange == 1;
     wanted.prompts[0].spec.logprobs = 2;
-    ASSERT_TRUE(loop_->submit(std::move(wanted)));
+    ASSERT_TRUE(submit(std::move(wanted)));
   }
   updates_->wait_for_ends(2);
   for (const std::int64_t exchange : {1, 2}) {
@@ -354,7 +356,7 @@ TEST_F(ServingLoopTest, TheFirstAnswerToAPromptBringsTheChancesOfItsTokens) {
       wanted.prompts[0].spec.prompt_logprobs_from = tokens == 10 ? 4 : 1;
       const auto given = std::span(wanted.prompts[0].spec.prompt).first(tokens == 10 ? 4 : 1);
       wanted.prompts[0].of_prompt = chances_of_prompt(tokenizer_, {}, given);
-      ASSERT_TRUE(loop_->submit(std::move(wanted)));
+      ASSERT_TRUE(submit(std::move(wanted)));
     }
   }
   updates_->wait_for_ends(8);
@@ -380,7 +382,7 @@ TEST_F(ServingLoopTest, AnswersOfOneExchangeAreNumberedOverItsPrompts) {
   open_freely();
   AnswerJob wanted = job(7, 10, 4, 2);
   wanted.prompts.push_back(job(7, 3, 5, 3).prompts[0]);
-  ASSERT_TRUE(loop_->submit(std::move(wanted)));
+  ASSERT_TRUE(submit(std::move(wanted)));
   updates_->wait_for_ends(5);
   for (std::int64_t index = 0; index < 5; ++index) {
     EXPECT_EQ(updates_->answer(7, index).tokens.size(), index < 2 ? 4U : 5U) << index;
@@ -390,7 +392,7 @@ TEST_F(ServingLoopTest, AnswersOfOneExchangeAreNumberedOverItsPrompts) {
 
 TEST_F(ServingLoopTest, AStopStringEndsAnAnswerAndIsPartOfItWhereItIsShown) {
   open_freely();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
+  ASSERT_TRUE(submit(job(1, 10, 30)));
   updates_->wait_for_ends(1);
   const std::string whole = updates_->answer(1).text;
   ASSERT_GT(whole.size(), 8U);
@@ -398,7 +400,7 @@ TEST_F(ServingLoopTest, AStopStringEndsAnAnswerAndIsPartOfItWhereItIsShown) {
   for (const std::int64_t shows : {0, 1}) {
     AnswerJob stopped = job(2 + shows, 10, 30);
     stopped.prompts[0].text = {.stop = {stop}, .shows_stop = shows == 1};
-    ASSERT_TRUE(loop_->submit(std::move(stopped)));
+    ASSERT_TRUE(submit(std::move(stopped)));
     updates_->wait_for_ends(2 + shows);
     const Updates::Answer answer = updates_->answer(2 + shows);
     EXPECT_EQ(answer.last.finish, FinishReason::kStop);
@@ -410,7 +412,7 @@ TEST_F(ServingLoopTest, AStopStringEndsAnAnswerAndIsPartOfItWhereItIsShown) {
 
 TEST_F(ServingLoopTest, AStopTokenIsPartOfTheAnswerWhereItIsShown) {
   open_freely();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 12)));
+  ASSERT_TRUE(submit(job(1, 10, 12)));
   updates_->wait_for_ends(1);
   const std::vector<TokenId> whole = updates_->answer(1).tokens;
   const auto end = std::find(whole.begin(), whole.end(), whole[4]) + 1;
@@ -419,7 +421,7 @@ TEST_F(ServingLoopTest, AStopTokenIsPartOfTheAnswerWhereItIsShown) {
     stopped.prompts[0].spec.stop_tokens = {whole[4]};
     stopped.prompts[0].spec.logprobs = 0;
     stopped.prompts[0].text.shows_stop = shows;
-    ASSERT_TRUE(loop_->submit(std::move(stopped)));
+    ASSERT_TRUE(submit(std::move(stopped)));
     updates_->wait_for_ends(shows ? 3 : 2);
     const Updates::Answer answer = updates_->answer(shows ? 3 : 2);
     const std::vector<TokenId> wanted(whole.begin(), shows ? end : end - 1);
@@ -434,7 +436,7 @@ TEST_F(ServingLoopTest, AStopTokenIsPartOfTheAnswerWhereItIsShown) {
 // Evaluations of models take all tokens but the last one, which was generated, for the prompt's.
 TEST_F(ServingLoopTest, AStopTokenThatIsNotShownHasItsChanceWhereThatIsWanted) {
   open_freely();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 8)));
+  ASSERT_TRUE(submit(job(1, 10, 8)));
   updates_->wait_for_ends(1);
   const TokenId first = updates_->answer(1).tokens.front();
   for (const std::int64_t tells : {0, 1}) {
@@ -442,7 +444,7 @@ TEST_F(ServingLoopTest, AStopTokenThatIsNotShownHasItsChanceWhereThatIsWanted) {
     wanted.prompts[0].spec.stop_tokens = {first};
     wanted.prompts[0].spec.logprobs = 0;
     wanted.prompts[0].tells_end = tells == 1;
-    ASSERT_TRUE(loop_->submit(std::move(wanted)));
+    ASSERT_TRUE(submit(std::move(wanted)));
     updates_->wait_for_ends(2 + tells);
     const Updates::Answer answer = updates_->answer(2 + tells);
     EXPECT_EQ(answer.last.finish, FinishReason::kStop);
@@ -455,12 +457,12 @@ TEST_F(ServingLoopTest, AStopTokenThatIsNotShownHasItsChanceWhereThatIsWanted) {
 
 TEST_F(ServingLoopTest, TheTokenThatEndsAStopStringHasItsChance) {
   open_freely();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
+  ASSERT_TRUE(submit(job(1, 10, 30)));
   updates_->wait_for_ends(1);
   AnswerJob stopped = job(2, 10, 30);
   stopped.prompts[0].text.stop = {updates_->answer(1).text.substr(4, 3)};
   stopped.prompts[0].spec.logprobs = 1;
-  ASSERT_TRUE(loop_->submit(std::move(stopped)));
+  ASSERT_TRUE(submit(std::move(stopped)));
   updates_->wait_for_ends(2);
   EXPECT_EQ(updates_->answer(2).last.finish, FinishReason::kStop);
   EXPECT_EQ(updates_->answer(2).chances.size(), updates_->answer(2).tokens.size());
@@ -469,13 +471,13 @@ TEST_F(ServingLoopTest, TheTokenThatEndsAStopStringHasItsChance) {
 
 TEST_F(ServingLoopTest, NoStopStringEndsAnAnswerBeforeMinTokens) {
   open_freely();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 30)));
+  ASSERT_TRUE(submit(job(1, 10, 30)));
   updates_->wait_for_ends(1);
   const Updates::Answer whole = updates_->answer(1);
   const std::string begin = tokenizer_.decode(std::span(whole.tokens).first(3), true);
   AnswerJob stopped = job(2, 10, 30);
   stopped.prompts[0].text = {.stop = {begin.substr(0, 2)}, .min_tokens = 30};
-  ASSERT_TRUE(loop_->submit(std::move(stopped)));
+  ASSERT_TRUE(submit(std::move(stopped)));
   updates_->wait_for_ends(2);
   EXPECT_EQ(updates_->answer(2).last.finish, FinishReason::kLength);
   EXPECT_EQ(updates_->answer(2).text, whole.text);
@@ -490,7 +492,7 @@ TEST_F(ServingLoopTest, ATextThatGoesOnKeepsTheSpaceOfItsFirstToken) {
     AnswerJob wanted = job(goes_on ? 1 : 2, 10, 4);
     wanted.prompts[0].text.goes_on = goes_on;
     wanted.prompts[0].spec.logprobs = 0;
-    ASSERT_TRUE(loop_->submit(std::move(wanted)));
+    ASSERT_TRUE(submit(std::move(wanted)));
   }
   updates_->wait_for_ends(2);
   EXPECT_EQ(updates_->answer(1).text, " " + updates_->answer(2).text);
@@ -505,8 +507,8 @@ TEST_F(ServingLoopTest, ACancelAtAnyStepEndsWhatItIsForAndNothingElse) {
   for (std::int64_t steps = 0; steps <= 9; ++steps) {
     SCOPED_TRACE(steps);
     open();
-    ASSERT_TRUE(loop_->submit(job(1, 10, 5, 2)));
-    ASSERT_TRUE(loop_->submit(job(2, 9, 6)));
+    ASSERT_TRUE(submit(job(1, 10, 5, 2)));
+    ASSERT_TRUE(submit(job(2, 9, 6)));
     if (steps > 0) {
       model_->wait_for_step();
       model_->let_go(steps);
@@ -527,9 +529,9 @@ TEST_F(ServingLoopTest, ACancelAtAnyStepEndsWhatItIsForAndNothingElse) {
 
 TEST_F(ServingLoopTest, ACancelRightBehindItsJobIsNotLost) {
   open();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
+  ASSERT_TRUE(submit(job(1, 10, 5)));
   model_->wait_for_step();
-  ASSERT_TRUE(loop_->submit(job(2, 10, 100)));
+  ASSERT_TRUE(submit(job(2, 10, 100)));
   loop_->cancel(ExchangeId(2));
   loop_->cancel(ExchangeId(2));
   loop_->cancel(ExchangeId(3));
@@ -541,10 +543,10 @@ TEST_F(ServingLoopTest, ACancelRightBehindItsJobIsNotLost) {
 
 TEST_F(ServingLoopTest, AFullQueueSaysSoAndTakesCancelsAllTheSame) {
   open(/*messages_max=*/2);
-  ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
+  ASSERT_TRUE(submit(job(1, 10, 5)));
   model_->wait_for_step();
-  for (const std::int64_t exchange : {2, 3}) EXPECT_TRUE(loop_->submit(job(exchange, 3, 100)));
-  EXPECT_FALSE(loop_->submit(job(4, 3, 1)));
+  for (const std::int64_t exchange : {2, 3}) EXPECT_TRUE(submit(job(exchange, 3, 100)));
+  EXPECT_FALSE(submit(job(4, 3, 1)));
   EXPECT_FALSE(loop_->ask([](Engine&) {}));
   for (const std::int64_t exchange : {1, 3}) loop_->cancel(ExchangeId(exchange));
   EXPECT_EQ(loop_->answers_in_flight(), 3);
@@ -556,7 +558,7 @@ TEST_F(ServingLoopTest, AFullQueueSaysSoAndTakesCancelsAllTheSame) {
 
 TEST_F(ServingLoopTest, WhatTheEngineRefusesEndsAsFailed) {
   open_freely();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 500, 2)));
+  ASSERT_TRUE(submit(job(1, 10, 500, 2)));
   updates_->wait_for_ends(2);
   for (const std::int64_t index : {0, 1}) {
     EXPECT_EQ(updates_->answer(1, index).last.finish, FinishReason::kFailed);
@@ -567,7 +569,7 @@ TEST_F(ServingLoopTest, WhatTheEngineRefusesEndsAsFailed) {
 
 TEST_F(ServingLoopTest, QuestionsAreAskedBetweenSteps) {
   open();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
+  ASSERT_TRUE(submit(job(1, 10, 5)));
   model_->wait_for_step();
   std::int64_t output_tokens = -1;
   ASSERT_TRUE(loop_->ask([&](Engine& engine) { output_tokens = engine.totals().output_tokens; }));
@@ -579,10 +581,10 @@ TEST_F(ServingLoopTest, QuestionsAreAskedBetweenSteps) {
 
 TEST_F(ServingLoopTest, StoppingLetsAnswersEndAndTakesNoMore) {
   open();
-  ASSERT_TRUE(loop_->submit(job(1, 10, 5)));
+  ASSERT_TRUE(submit(job(1, 10, 5)));
   model_->wait_for_step();
   loop_->stop();
-  EXPECT_FALSE(loop_->submit(job(2, 10, 5)));
+  EXPECT_FALSE(submit(job(2, 10, 5)));
   model_->let_all_go();
   loop_.reset();
   EXPECT_EQ(updates_->answer(1).last.finish, FinishReason::kLength);

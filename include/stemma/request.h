@@ -1,21 +1,29 @@
-// RequestStats: what one request cost, and what the cache did for it; and the sums of all of them.
+// RequestSpec: what is asked of an engine. RequestStats: what that cost, and what the cache did for
+// it; and the sums of all of them.
 //
 // Thread:     values.
-// Memory:     CacheExplanation has a few tokens.
+// Memory:     the tokens of a prompt; CacheExplanation has a few.
 // Cost:       none.
-// Not here:   metrics by name (visit_metrics).
+// Not here:   what comes of a request (EngineEvent in engine.h), metrics by name (visit_metrics).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "stemma/ids.h"
 #include "stemma/lower_tiers.h"
 #include "stemma/prefix_cache.h"
+#include "stemma/sampling.h"
+#include "stemma/sequence.h"
 
 namespace stemma {
+
+struct InboxMessage;
 
 // Why no more of a prompt was taken from the cache than was.
 enum class PrefixStop : std::uint8_t {
@@ -40,6 +48,59 @@ std::string_view prefix_stop_name(PrefixStop stop);
 struct SiblingNamespace {
   NamespaceDigest digest;  // goes on from the same shared prefix, if any
   std::string_view field;  // in which the two differ; outlives the engine
+};
+
+// Of RequestSpec::logprobs, ::prompt_logprobs and ::copies.
+inline constexpr std::int64_t kLogprobsMax = 20;
+inline constexpr std::int64_t kCopiesMax = 128;
+
+// What a user asks of an engine.
+struct RequestSpec {
+  std::vector<TokenId> prompt;       // at least one token, each in the vocabulary
+  std::int64_t max_tokens = 128;     // output tokens at most, >= 1
+  SamplingParams sampling;           // greedy unless a temperature is set
+  std::vector<TokenId> stop_tokens;  // the output ends with the first of these
+  std::int64_t min_tokens = 0;       // no stop token is chosen before: 0 to max_tokens
+  std::int32_t priority = 0;         // see SchedulePolicy and the eviction order "priority"
+  NamespaceDigest namespace_digest;  // prefixes are shared within one namespace only
+  // The name of one of Runner::adapters, which it is computed with, even if it is taken out before
+  // the request has ended; empty: none. Prefixes are then shared with requests whose adapter has
+  // the same digest: submit adds it to every namespace here.
+  std::string adapter;
+  // What its namespace goes on from; not more tokens than the prompt. Absent: nothing.
+  std::optional<SharedPrefix> shared_prefix;
+  std::vector<SiblingNamespace> siblings;     // see PrefixStop::kOtherNamespace
+  Retention retention = Retention::kDefault;  // how soon its client expects to come back
+  // Each token's logarithm of probability comes with it, and those of so many likeliest tokens,
+  // kLogprobsMax at most. Absent: none.
+  std::optional<std::int64_t> logprobs;
+  // The same of the prompt's tokens from prompt_logprobs_from on, which are then computed, whatever
+  // is cached of them. From 1, since nothing says how likely the first was, to the prompt's tokens.
+  // Of several copies the first gets them.
+  std::optional<std::int64_t> prompt_logprobs;
+  std::int64_t prompt_logprobs_from = 1;
+  // Requests with this prompt: the others have the ids that follow, and seeds of their own. It is
+  // computed once, for all that are ready and have room when that is done. From 1 to kCopiesMax.
+  std::int64_t copies = 1;
+  // Stop tokens that it does not allow wait for its end. A costly one has its tokens later.
+  OwnedConstraint constraint = {};
+};
+
+// A request that Engine::prepare found in order, with the memory that it takes until it ends: room
+// for the whole output, once for every copy. A copy of it is another request.
+class PreparedRequest {
+ public:
+  ~PreparedRequest();
+  PreparedRequest(const PreparedRequest& other);
+  PreparedRequest& operator=(const PreparedRequest& other);
+  PreparedRequest(PreparedRequest&& other) noexcept;
+  PreparedRequest& operator=(PreparedRequest&& other) noexcept;
+
+ private:
+  friend class Engine;
+  explicit PreparedRequest(InboxMessage&& message);
+
+  std::unique_ptr<InboxMessage> message_;
 };
 
 // What one request cost.
