@@ -24,8 +24,8 @@ void ApiService::generate(ExchangeId exchange, RequestReader read, HttpRequest&&
 }
 
 void ApiService::compute(ExchangeId exchange, ReadRequest read, bool receipt_only) {
-  const auto make = [this, receipt_only, read = std::move(read),
-                     caller = exchanges_[exchange].caller]() -> ApiResult<ReadyAnswer> {
+  auto make = [this, receipt_only, read = std::move(read),
+               caller = exchanges_[exchange].caller]() -> ApiResult<ReadyAnswer> {
     ApiResult<PreparedAnswer> prepared = preparation_.prepare(read(), caller);
     if (auto* const fault = std::get_if<ApiError>(&prepared)) return std::move(*fault);
     auto& [job, plan] = std::get<PreparedAnswer>(prepared);

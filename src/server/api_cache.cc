@@ -77,10 +77,10 @@ Status ApiService::give_quotas(Engine& engine) {
 }
 
 void ApiService::warm(ExchangeId exchange, HttpRequest&& request) {
-  const auto read = [this, body = std::move(request.body)] {
+  auto read = [this, body = std::move(request.body)] {
     return read_warm_request(body, preparation_.rules());
   };
-  compute(exchange, read, /*receipt_only=*/true);
+  compute(exchange, std::move(read), /*receipt_only=*/true);
 }
 
 // What a prompt would find now, and where it parts from what is cached.
