@@ -28,6 +28,16 @@ Error invalid(std::string detail) {
   return Error{ErrorCode::kInvalidArgument, std::move(detail), 0};
 }
 
+// Those of the device, and no more multiprocessors than it is to use.
+CudaTraits traits_used(const CudaDevice& device, const CudaAttentionOptions& options) {
+  CudaTraits traits = device.traits();
+  if (options.multiprocessors_max > 0) {
+    traits.multiprocessors = static_cast<int>(
+        std::min<std::int64_t>(traits.multiprocessors, options.multiprocessors_max));
+  }
+  return traits;
+}
+
 // Teams of a list's kernel that a multiprocessor holds at once; 0 if there is no kernel.
 std::int64_t residents_of(const AttentionShape& shape, DType dtype, const CudaTraits& traits,
                           AttentionList list) {
@@ -55,6 +65,18 @@ std::int64_t sum_bytes(const AttentionShape& shape) {
   constexpr std::int64_t kScalars = 2;  // the largest score, the sum of the weights
   return shape.query_heads * (shape.value_dim() + kScalars) *
          static_cast<std::int64_t>(sizeof(float));
+}
+
+Status check_numbers(const CudaAttentionOptions& options) {
+  if (options.page_size < 1 || options.table_pages_max < 0 || options.sums_bytes_max < 0) {
+    return invalid(fmt::format("attention: pages of {} tokens, {} at most, {} bytes of sums",
+                               options.page_size, options.table_pages_max, options.sums_bytes_max));
+  }
+  if (options.multiprocessors_max < 0) {
+    return invalid(
+        fmt::format("attention: {} multiprocessors at most", options.multiprocessors_max));
+  }
+  return {};
 }
 
 Status check_support(const AttentionShape& shape, const CudaAttentionOptions& options,
@@ -86,7 +108,8 @@ TokenChoiceLimits choice_limits(const AttentionLimits& limits,
   return {.dial = options.dial.value_or(SparseDial()),
           .rows_max = limits.rows_max,
           .context_tokens_max = limits.context_tokens_max,
-          .bytes_max = options.choice_bytes_max};
+          .bytes_max = options.choice_bytes_max,
+          .multiprocessors_max = options.multiprocessors_max};
 }
 
 // 0 if the dial makes no row sparse.
@@ -132,14 +155,12 @@ Result<std::unique_ptr<CudaAttention>> CudaAttention::create(CudaDevice& device,
                                                              const CudaAttentionOptions& options) {
   STEMMA_RETURN_IF_ERROR(validate(shape));
   STEMMA_RETURN_IF_ERROR(validate(limits));
-  if (options.page_size < 1 || options.table_pages_max < 0 || options.sums_bytes_max < 0) {
-    return invalid(fmt::format("attention: pages of {} tokens, {} at most, {} bytes of sums",
-                               options.page_size, options.table_pages_max, options.sums_bytes_max));
-  }
+  STEMMA_RETURN_IF_ERROR(check_numbers(options));
   if (options.dial.has_value()) STEMMA_RETURN_IF_ERROR(validate(*options.dial));
-  STEMMA_RETURN_IF_ERROR(check_support(shape, options, device.traits()));
-  const CudaPlanLimits plan = plan_limits(shape, limits, options, device.traits());
-  auto attention = std::make_unique<CudaAttention>(Key(), device.traits(), shape, options, plan);
+  const CudaTraits traits = traits_used(device, options);
+  STEMMA_RETURN_IF_ERROR(check_support(shape, options, traits));
+  const CudaPlanLimits plan = plan_limits(shape, limits, options, traits);
+  auto attention = std::make_unique<CudaAttention>(Key(), traits, shape, options, plan);
   STEMMA_RETURN_IF_ERROR(check_extent(plan, attention->plan_.image_bytes_max()));
   STEMMA_RETURN_IF_ERROR(attention->allocate(device, stream, plan));
   return attention;

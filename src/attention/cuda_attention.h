@@ -35,6 +35,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "attention/attention.h"
 #include "attention/cuda_attention_plan.h"
@@ -68,6 +69,10 @@ struct CudaAttentionOptions {
   // Latent rows by products of warpgroups, where the device and the rows allow it
   // (has_hopper_latent_kernel): the bits of the other kernel. Off: it was run on no GPU yet.
   bool hopper_latent = false;
+  // Batches are cut for, and teams launched for, no more multiprocessors than so many; 0: all. Less
+  // than all leaves room for what else runs, and has a batch cut as on a smaller GPU, so that what
+  // one meets can be met again on a larger one. The bits are the same.
+  std::int64_t multiprocessors_max = 0;
 };
 
 // Its end waits for the copies of its plans.
@@ -114,6 +119,10 @@ class CudaAttention {
   bool has_hopper_chunks() const noexcept;
   // The same of latent rows of which an item has more than 16 pairs.
   bool has_hopper_latent() const noexcept;
+  // Of the batch that was planned last: the items of a list, each computed for every KV head, and
+  // how many teams take them in turn.
+  std::span<const AttentionItem> items(AttentionList list) const { return plan_.items(list); }
+  std::int64_t teams(AttentionList list) const { return launches_.teams[list]; }
 
  private:
   // What runs queue.

@@ -293,6 +293,9 @@ TEST_F(CudaAttentionTest, RefusesWhatItHasNoKernelsFor) {
   other = options;
   other.page_size = 0;
   EXPECT_EQ(code(c.world.shape, other), ErrorCode::kInvalidArgument);
+  other = options;
+  other.multiprocessors_max = -1;
+  EXPECT_EQ(code(c.world.shape, other), ErrorCode::kInvalidArgument);
   AttentionShape shape = c.world.shape;
   shape.query_heads = 3;
   EXPECT_EQ(code(shape, options), ErrorCode::kInvalidArgument);

@@ -37,6 +37,9 @@ struct CudaCase {
   std::int64_t choice_bytes_max = std::int64_t{1} << 22;
   bool hopper_chunks = false;
   bool hopper_latent = false;
+  // As few as make batches of these tests as large as others are for a GPU: teams have several
+  // items, and items several partitions.
+  std::int64_t multiprocessors_max = 4;
 };
 
 // 2^-p is half of the last place of a number of this type near 1.
@@ -108,6 +111,13 @@ inline AttentionCase bf16_world(std::int64_t query_heads, std::int64_t kv_heads,
 
 class CudaAttentionFixture : public CudaFixture {
  protected:
+  // As many as GPUs have that the tests are to say something of.
+  simt::Machine::Options machine_options() const override {
+    simt::Machine::Options options = CudaFixture::machine_options();
+    options.multiprocessors = 132;
+    return options;
+  }
+
   static AttentionLimits limits_of(const CudaCase& c) {
     return {.rows_max = c.rows_max,
             .requests_max = static_cast<std::int64_t>(c.tokens.size()),
@@ -124,7 +134,8 @@ class CudaAttentionFixture : public CudaFixture {
                                             .dial = c.world.dial,
                                             .choice_bytes_max = c.choice_bytes_max,
                                             .hopper_chunks = c.hopper_chunks,
-                                            .hopper_latent = c.hopper_latent});
+                                            .hopper_latent = c.hopper_latent,
+                                            .multiprocessors_max = c.multiprocessors_max});
     EXPECT_TRUE(attention.ok()) << attention.error().detail;
     return attention.ok() ? std::move(attention).value() : nullptr;
   }

@@ -47,6 +47,9 @@ Result<CudaTokenChoice> CudaTokenChoice::create(CudaDevice& device, CudaStream& 
   const RowRoom room(shape, limits);
   CudaTokenChoice choice;
   choice.multiprocessors_ = device.traits().multiprocessors;
+  if (limits.multiprocessors_max > 0) {
+    choice.multiprocessors_ = std::min(choice.multiprocessors_, limits.multiprocessors_max);
+  }
   choice.wave_rows_ = wave_rows(shape, limits);
   choice.spans_max_ = room.spans;
   choice.guesses_max_ = room.guesses;
