@@ -3,13 +3,24 @@
 #include "device/cuda_bench.h"
 
 namespace stemma {
+namespace {
+
+template <Status (*kBench)(CudaDevice&, const CudaAttentionBenchOptions&, BenchSink)>
+Status by_default(CudaDevice& device, BenchSink sink) {
+  return kBench(device, {}, sink);
+}
+
+}  // namespace
 
 std::span<const CudaBenchmark> cuda_benches() {
   static constexpr CudaBenchmark kBenches[] = {
-      {"decode", [](CudaDevice& device) { return bench_cuda_decode(device, {}); }},
-      {"sparse", [](CudaDevice& device) { return bench_cuda_sparse(device, {}); }},
-      {"prefill", [](CudaDevice& device) { return bench_cuda_prefill(device, {}); }},
-      {"prefill_hopper", [](CudaDevice& device) { return bench_cuda_hopper_prefill(device, {}); }}};
+      {"decode", by_default<bench_cuda_decode>},
+      {"sparse", by_default<bench_cuda_sparse>},
+      {"prefill", by_default<bench_cuda_prefill>},
+      {"prefill_hopper", by_default<bench_cuda_hopper_prefill>},
+      {"decode_codes", by_default<bench_cuda_decode_codes>},
+      {"prefill_codes", by_default<bench_cuda_prefill_codes>},
+      {"decode_latent_hopper", by_default<bench_cuda_hopper_latent>}};
   return kBenches;
 }
 

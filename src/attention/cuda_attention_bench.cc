@@ -194,6 +194,47 @@ Result<Stage> make_stage(CudaDevice& device, Timer& timer, const Case& c) {
   return stage;
 }
 
+// What a run gives, on the host. Every byte of `out` is 0xFF before.
+Result<PinnedMemory> outputs_of(CudaDevice& device, CudaStream& stream, CudaAttention& attention,
+                                const Stage& stage) {
+  const std::size_t bytes = stage.out.size_bytes();
+  STEMMA_ASSIGN_OR_RETURN(PinnedMemory outputs, device.allocate_pinned(bytes));
+  STEMMA_RETURN_IF_ERROR(stream.fill(stage.out.bytes(), 0xFF, bytes));
+  STEMMA_RETURN_IF_ERROR(
+      attention.run(stream, stage.pool->layer_view(0), stage.q.bytes(), stage.out.bytes()));
+  STEMMA_RETURN_IF_ERROR(stream.copy_out(outputs.bytes(), stage.out.bytes(), bytes));
+  STEMMA_RETURN_IF_ERROR(stream.synchronize());
+  return outputs;
+}
+
+// Whether a case by warpgroups has the bits that the kernels of single warps give: no test is as
+// large.
+Result<bool> has_plain_bits(CudaDevice& device, Timer& timer, const Case& c, const Stage& stage) {
+  Case plain = c;
+  plain.hopper_chunks = plain.hopper_latent = false;
+  STEMMA_ASSIGN_OR_RETURN(const auto other, make_planned(device, timer, plain));
+  STEMMA_ASSIGN_OR_RETURN(const PinnedMemory outputs,
+                          outputs_of(device, timer.stream, *stage.attention, stage));
+  STEMMA_ASSIGN_OR_RETURN(const PinnedMemory wanted,
+                          outputs_of(device, timer.stream, *other, stage));
+  return std::memcmp(outputs.bytes(), wanted.bytes(), wanted.size_bytes()) == 0;
+}
+
+// A case's line; of one by warpgroups with whether it has the bits of the others, which it is an
+// error not to have.
+Status give_line(CudaDevice& device, Timer& timer, const Case& c, const Stage& stage,
+                 BenchLine line, BenchSink sink) {
+  if (!c.hopper_chunks && !c.hopper_latent) {
+    sink(line);
+    return {};
+  }
+  STEMMA_ASSIGN_OR_RETURN(const bool same, has_plain_bits(device, timer, c, stage));
+  line.params.emplace_back("same_bits", same ? "yes" : "no");
+  sink(line);
+  if (same) return {};
+  return Error{ErrorCode::kCorrupt, c.phase + ": other bits than by single warps", 0};
+}
+
 double rate(double amount, double seconds) {
   return seconds > 0 ? amount / seconds * 1e-9 : 0;
 }
@@ -252,12 +293,34 @@ Result<BenchLine> measure_bytes(CudaDevice& device, Timer& timer,
   return line;
 }
 
-Result<BenchLine> bench_decode_case(CudaDevice& device, const CudaAttentionBenchOptions& options,
-                                    const Case& c) {
+Status bench_decode_case(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                         const Case& c, BenchSink sink) {
   STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
   STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
   const auto bytes = static_cast<double>(c.requests * c.tokens * stage.pool->shape().token_bytes());
-  return measure_bytes(device, timer, options, c, stage, bytes);
+  STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure_bytes(device, timer, options, c, stage, bytes));
+  return give_line(device, timer, c, stage, std::move(line), sink);
+}
+
+Status bench_decode_cases(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                          std::span<const Case> cases, BenchSink sink) {
+  for (const Case& c : cases) {
+    STEMMA_RETURN_IF_ERROR(bench_decode_case(device, options, c, sink));
+  }
+  return {};
+}
+
+Case decode_case(const CudaAttentionBenchOptions& options) {
+  return {.phase = "decode", .requests = options.requests, .tokens = options.context_tokens};
+}
+Case latent_case(const CudaAttentionBenchOptions& options) {
+  Case c = decode_case(options);
+  c.phase = "decode_latent";
+  c.query_heads = 128;
+  c.kv_heads = 1;
+  c.head_dim = 576;
+  c.latent_dim = 512;
+  return c;
 }
 
 // Bytes of K and V of so many tokens, of all requests.
@@ -269,16 +332,16 @@ double bytes_of_tokens(const Case& c, std::int64_t tokens) {
 // What sparse rows must read at least against read bandwidth; and how much faster they are than
 // dense ones over the same pages, against how much less they read.
 Status bench_sparse_case(CudaDevice& device, const CudaAttentionBenchOptions& options,
-                         const Case& c, std::vector<BenchLine>& lines) {
+                         const Case& c, BenchSink sink) {
   STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
   STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
   const double dense_bytes = bytes_of_tokens(c, c.tokens);
   const double label_bytes = static_cast<double>(c.requests * c.tokens * c.kv_heads *
                                                  c.label_channels * dtype_bytes(c.dtype));
   const double sparse_bytes = label_bytes + bytes_of_tokens(c, c.dial->tokens_kept(c.tokens));
-  STEMMA_ASSIGN_OR_RETURN(BenchLine line,
+  STEMMA_ASSIGN_OR_RETURN(const BenchLine line,
                           measure_bytes(device, timer, options, c, stage, sparse_bytes));
-  lines.push_back(std::move(line));
+  sink(line);
   Case plain = c;
   plain.phase = "sparse_gain";
   plain.dial = std::nullopt;
@@ -295,14 +358,14 @@ Status bench_sparse_case(CudaDevice& device, const CudaAttentionBenchOptions& op
   gain.bound = dense_bytes / sparse_bytes;
   gain.bound_name = "bytes_ratio";
   gain.ratio = gain.value / gain.bound;
-  lines.push_back(std::move(gain));
+  sink(gain);
   return {};
 }
 
 // Operations of keys that rows see against those of a dense product.
-Result<BenchLine> bench_prefill_case(CudaDevice& device, Timer& timer,
-                                     const CudaAttentionBenchOptions& options, const Case& c,
-                                     Call multiply) {
+Status bench_prefill_case(CudaDevice& device, Timer& timer,
+                          const CudaAttentionBenchOptions& options, const Case& c, Call multiply,
+                          BenchSink sink) {
   STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, timer, c));
   const auto run = [&] { return stage.run(timer.stream); };
   const double seen = 0.5 * static_cast<double>(c.tokens * (c.tokens + 1));
@@ -313,12 +376,11 @@ Result<BenchLine> bench_prefill_case(CudaDevice& device, Timer& timer,
   STEMMA_ASSIGN_OR_RETURN(BenchLine line, measure(timer, options, c, measured, run, multiply));
   line.unit = "tflop/s";
   line.bound_name = "dense_product";
-  return line;
+  return give_line(device, timer, c, stage, std::move(line), sink);
 }
 
-Result<std::vector<BenchLine>> bench_prefill(CudaDevice& device,
-                                             const CudaAttentionBenchOptions& options,
-                                             std::span<const Case> cases) {
+Status bench_prefill(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                     std::span<const Case> cases, BenchSink sink) {
   STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
   STEMMA_ASSIGN_OR_RETURN(const auto gemm, make_library_gemm(device, timer.stream));
   const std::int64_t n = options.gemm_extent;
@@ -330,89 +392,85 @@ Result<std::vector<BenchLine>> bench_prefill(CudaDevice& device,
   const auto multiply = [&] {
     return gemm->multiply({.x = x.bytes(), .w = x.bytes(), .y = y.bytes(), .m = n, .n = n, .k = n});
   };
-  std::vector<BenchLine> lines;
   for (Case c : cases) {
     c.tokens = c.rows = options.prefill_tokens;
-    STEMMA_ASSIGN_OR_RETURN(BenchLine line,
-                            bench_prefill_case(device, timer, options, c, multiply));
-    lines.push_back(std::move(line));
+    STEMMA_RETURN_IF_ERROR(bench_prefill_case(device, timer, options, c, multiply, sink));
   }
-  return lines;
+  return {};
 }
 
 }  // namespace
 
-Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
-                                                 const CudaAttentionBenchOptions& options) {
-  const Case plain = {
-      .phase = "decode", .requests = options.requests, .tokens = options.context_tokens};
+Status bench_cuda_decode(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                         BenchSink sink) {
   std::vector<Case> cases;
   for (const std::int64_t kv_heads : {8, 4}) {
     for (const std::int64_t page_size : {1, 16, 64}) {
-      cases.push_back(plain);
+      cases.push_back(decode_case(options));
       cases.back().kv_heads = kv_heads;
       cases.back().page_size = page_size;
     }
   }
+  cases.push_back(decode_case(options));
+  cases.back().phase = "decode_shared";
+  cases.back().shared_tokens = std::max<std::int64_t>(options.context_tokens - 512, 0);
+  cases.push_back(latent_case(options));
+  return bench_decode_cases(device, options, cases, sink);
+}
+
+Status bench_cuda_decode_codes(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                               BenchSink sink) {
+  std::vector<Case> cases;
   for (const auto& [dtype, kv_heads] :
        {std::pair(DType::kFp8E4M3, 8), std::pair(DType::kFp8E4M3, 4), std::pair(DType::kInt8, 8)}) {
-    cases.push_back(plain);
+    cases.push_back(decode_case(options));
     cases.back().dtype = dtype;
     cases.back().kv_heads = kv_heads;
   }
-  cases.push_back(plain);
-  cases.back().phase = "decode_shared";
-  cases.back().shared_tokens = std::max<std::int64_t>(options.context_tokens - 512, 0);
-  cases.push_back(plain);
-  cases.back().phase = "decode_latent";
-  cases.back().query_heads = 128;
-  cases.back().kv_heads = 1;
-  cases.back().head_dim = 576;
-  cases.back().latent_dim = 512;
-  const Case& latent = cases.back();
-  if (has_hopper_latent_kernel(device.traits().capability, latent.dtype, latent.head_dim)) {
-    cases.push_back(Case(latent));
-    cases.back().phase = "decode_latent_hopper";
-    cases.back().hopper_latent = true;
-  }
-  std::vector<BenchLine> lines;
-  for (const Case& c : cases) {
-    STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_decode_case(device, options, c));
-    lines.push_back(std::move(line));
-  }
-  return lines;
+  return bench_decode_cases(device, options, cases, sink);
 }
 
-Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
-                                                 const CudaAttentionBenchOptions& options) {
-  std::vector<BenchLine> lines;
+Status bench_cuda_hopper_latent(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                                BenchSink sink) {
+  Case c = latent_case(options);
+  if (!has_hopper_latent_kernel(device.traits().capability, c.dtype, c.head_dim)) return {};
+  c.phase = "decode_latent_hopper";
+  c.hopper_latent = true;
+  return bench_decode_case(device, options, c, sink);
+}
+
+Status bench_cuda_sparse(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                         BenchSink sink) {
   for (const std::int64_t requests : {options.sparse_requests, std::int64_t{1}}) {
     const Case c = {.phase = "decode_sparse",
                     .requests = requests,
                     .tokens = options.sparse_context_tokens,
                     .label_channels = 8,
                     .dial = SparseDial{.dense_tokens = 0, .kept_tokens = 1, .kept_of = 8}};
-    STEMMA_RETURN_IF_ERROR(bench_sparse_case(device, options, c, lines));
+    STEMMA_RETURN_IF_ERROR(bench_sparse_case(device, options, c, sink));
   }
-  return lines;
+  return {};
 }
 
-Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
-                                                  const CudaAttentionBenchOptions& options) {
-  const std::array cases = {Case{.phase = "prefill"}, Case{.phase = "prefill", .kv_heads = 4},
-                            Case{.phase = "prefill", .dtype = DType::kFp8E4M3}};
-  return bench_prefill(device, options, cases);
+Status bench_cuda_prefill(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                          BenchSink sink) {
+  const std::array cases = {Case{.phase = "prefill"}, Case{.phase = "prefill", .kv_heads = 4}};
+  return bench_prefill(device, options, cases, sink);
 }
 
-Result<std::vector<BenchLine>> bench_cuda_hopper_prefill(CudaDevice& device,
-                                                         const CudaAttentionBenchOptions& options) {
+Status bench_cuda_prefill_codes(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                                BenchSink sink) {
+  const Case c = {.phase = "prefill", .dtype = DType::kFp8E4M3};
+  return bench_prefill(device, options, {&c, 1}, sink);
+}
+
+Status bench_cuda_hopper_prefill(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                                 BenchSink sink) {
   const Case c = {.phase = "prefill_hopper", .hopper_chunks = true};
-  if (!has_hopper_chunk_kernel(device.traits().capability, c.dtype, c.head_dim)) {
-    return std::vector<BenchLine>();
-  }
+  if (!has_hopper_chunk_kernel(device.traits().capability, c.dtype, c.head_dim)) return {};
   Case fewer = c;
   fewer.kv_heads = 4;
-  return bench_prefill(device, options, std::array{c, fewer});
+  return bench_prefill(device, options, std::array{c, fewer}, sink);
 }
 
 }  // namespace stemma

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "base/bench_line.h"
 #include "device/cuda_device.h"
@@ -32,26 +31,40 @@ struct CudaAttentionBenchOptions {
 };
 
 // Lines "cuda_attention", phase "decode": 32 query heads over 8 and over 4 KV heads of 128, bf16 on
-// pages of 1, 16 and 64 tokens, fp8 and, over 8, int8 on pages of 64; "decode_shared": all but the
-// last 512 tokens are one begin of all requests, counted as if each read its own; "decode_latent":
-// 128 query heads over latent rows of 576, of which 512 are values.
-Result<std::vector<BenchLine>> bench_cuda_decode(CudaDevice& device,
-                                                 const CudaAttentionBenchOptions& options);
+// pages of 1, 16 and 64 tokens; "decode_shared": all but the last 512 tokens are one begin of all
+// requests, counted as if each read its own; "decode_latent": 128 query heads over latent rows of
+// 576, of which 512 are values.
+Status bench_cuda_decode(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                         BenchSink sink);
+
+// Phase "decode" over codes on pages of 64: fp8 and, over 8 KV heads, int8.
+Status bench_cuda_decode_codes(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                               BenchSink sink);
+
+// Phase "decode_latent_hopper": "decode_latent" by products of warpgroups. No line where the GPU
+// has none. kCorrupt, behind the line, if it has not the bits of the other kernel (same_bits=no).
+Status bench_cuda_hopper_latent(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                                BenchSink sink);
 
 // Of sparse rows that keep 1 of 8 tokens, labels of 8 channels, 32 query heads over 8, bf16 on
 // pages of 64, of many requests and of one: phase "decode_sparse", the bytes of labels and of K and
 // V of what is kept; phase "sparse_gain", times as fast as dense rows over the same pages, bound by
 // how many times fewer bytes that is.
-Result<std::vector<BenchLine>> bench_cuda_sparse(CudaDevice& device,
-                                                 const CudaAttentionBenchOptions& options);
+Status bench_cuda_sparse(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                         BenchSink sink);
 
-// Phase "prefill": one request, its whole prompt, over 8 and over 4 KV heads of bf16, and over 8 of
-// fp8; operations of keys that rows see.
-Result<std::vector<BenchLine>> bench_cuda_prefill(CudaDevice& device,
-                                                  const CudaAttentionBenchOptions& options);
+// Phase "prefill": one request, its whole prompt, over 8 and over 4 KV heads of bf16; operations of
+// keys that rows see.
+Status bench_cuda_prefill(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                          BenchSink sink);
+
+// The same over 8 KV heads of fp8.
+Status bench_cuda_prefill_codes(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                                BenchSink sink);
 
 // Phase "prefill_hopper": those of bf16 by products of warpgroups. No lines where the GPU has none.
-Result<std::vector<BenchLine>> bench_cuda_hopper_prefill(CudaDevice& device,
-                                                         const CudaAttentionBenchOptions& options);
+// kCorrupt as of bench_cuda_hopper_latent.
+Status bench_cuda_hopper_prefill(CudaDevice& device, const CudaAttentionBenchOptions& options,
+                                 BenchSink sink);
 
 }  // namespace stemma

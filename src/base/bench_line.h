@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/function_ref.h"
+
 namespace stemma {
 
 // One line of `stemma bench --json`.
@@ -27,6 +29,9 @@ struct BenchLine {
   int repeats = 0;    // how many samples
   double spread = 0;  // (largest sample - smallest) / median
 };
+
+// Takes a line as soon as it was measured: what comes behind may fail, or have no end.
+using BenchSink = FunctionRef<void(const BenchLine&)>;
 
 // The middle sample; the mean of the two middle ones if their number is even. REQUIRES: not empty.
 inline double median(std::span<const double> samples) {

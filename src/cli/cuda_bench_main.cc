@@ -27,18 +27,15 @@ int main(int argc, char** argv) {
   }
   const auto device = stemma::CudaDevice::open(0);
   if (!device.ok()) return failed(device.error());
+  const auto print = [&](const stemma::BenchLine& line) {
+    json ? stemma::print_json(line) : stemma::print_text(line);
+    std::cout.flush();
+  };
   int status = EXIT_SUCCESS;
   for (const stemma::CudaBenchmark& bench : stemma::cuda_benches()) {
     if (!names.empty() && std::ranges::find(names, bench.name) == names.end()) continue;
-    const auto lines = bench.run(**device);
-    if (!lines.ok()) {
-      status = failed(lines.error());
-      continue;
-    }
-    for (const stemma::BenchLine& line : *lines) {
-      json ? stemma::print_json(line) : stemma::print_text(line);
-    }
-    std::cout.flush();
+    const stemma::Status done = bench.run(**device, print);
+    if (!done.ok()) status = failed(done.error());
   }
   return status;
 }

@@ -252,17 +252,15 @@ class Stage {
 
 }  // namespace
 
-Result<std::vector<BenchLine>> bench_cuda_experts(CudaDevice& device,
-                                                  const CudaExpertsBenchOptions& options) {
+Status bench_cuda_experts(CudaDevice& device, const CudaExpertsBenchOptions& options,
+                          BenchSink sink) {
   Stage stage(device, options);
   STEMMA_RETURN_IF_ERROR(stage.prepare());
-  std::vector<BenchLine> lines;
   const auto add_line = [&](const char* part, std::int64_t rows, const ProductSamples& samples) {
     const std::string experts =
         std::to_string(options.row_experts) + "/" + std::to_string(options.experts);
-    lines.push_back(line_of("cuda_experts",
-                            {{"part", part}, {"rows", std::to_string(rows)}, {"experts", experts}},
-                            samples));
+    sink(line_of("cuda_experts",
+                 {{"part", part}, {"rows", std::to_string(rows)}, {"experts", experts}}, samples));
   };
   for (const std::int64_t rows : options.rows) {
     STEMMA_ASSIGN_OR_RETURN(const ProductSamples products, stage.products(rows));
@@ -270,7 +268,7 @@ Result<std::vector<BenchLine>> bench_cuda_experts(CudaDevice& device,
     STEMMA_ASSIGN_OR_RETURN(const ProductSamples mixture, stage.mixture(rows));
     add_line("mixture", rows, mixture);
   }
-  return lines;
+  return {};
 }
 
 }  // namespace stemma

@@ -37,7 +37,7 @@ struct CudaExpertsBenchOptions {
 // For each number of rows, in microseconds, a line of part=products (gate and up, and down), whose
 // rows are spread over the experts by the host, and one of part=mixture (all launches), whose rows
 // choose for themselves; its bound counts as many experts as even choices touch. kOutOfMemory.
-Result<std::vector<BenchLine>> bench_cuda_experts(CudaDevice& device,
-                                                  const CudaExpertsBenchOptions& options);
+Status bench_cuda_experts(CudaDevice& device, const CudaExpertsBenchOptions& options,
+                          BenchSink sink);
 
 }  // namespace stemma

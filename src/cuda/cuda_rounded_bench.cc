@@ -186,11 +186,10 @@ class Stage {
 
 }  // namespace
 
-Result<std::vector<BenchLine>> bench_cuda_rounded(CudaDevice& device,
-                                                  const CudaRoundedBenchOptions& options) {
+Status bench_cuda_rounded(CudaDevice& device, const CudaRoundedBenchOptions& options,
+                          BenchSink sink) {
   Stage stage(device, options);
   STEMMA_RETURN_IF_ERROR(stage.prepare());
-  std::vector<BenchLine> lines;
   constexpr std::array kForms = {
       std::pair{"bf16", CodeForm::kNone}, std::pair{"int8", CodeForm::kInt8},
       std::pair{"int4", CodeForm::kInt4}, std::pair{"int4_shifted", CodeForm::kInt4Shifted}};
@@ -201,11 +200,11 @@ Result<std::vector<BenchLine>> bench_cuda_rounded(CudaDevice& device,
       STEMMA_ASSIGN_OR_RETURN(
           const ProductSamples samples,
           stage.measure(form == CodeForm::kNone ? stage.plain() : rounded, form, rows));
-      lines.push_back(
+      sink(
           line_of("cuda_rounded", {{"weights", weights}, {"rows", std::to_string(rows)}}, samples));
     }
   }
-  return lines;
+  return {};
 }
 
 }  // namespace stemma

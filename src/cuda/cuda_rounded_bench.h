@@ -34,7 +34,7 @@ struct CudaRoundedBenchOptions {
 
 // For each format and number of rows a line, in microseconds, of the four products of a layer: q, k
 // and v; what attention gives; gate and up; down. kOutOfMemory.
-Result<std::vector<BenchLine>> bench_cuda_rounded(CudaDevice& device,
-                                                  const CudaRoundedBenchOptions& options);
+Status bench_cuda_rounded(CudaDevice& device, const CudaRoundedBenchOptions& options,
+                          BenchSink sink);
 
 }  // namespace stemma

@@ -1,6 +1,7 @@
 // The benchmark of products with rounded weights runs, in a shape that takes no time, and says what
 // it measured.
 #include "cuda/cuda_rounded_bench.h"
+#include "device/cuda_bench_fixture.h"
 #include "device/cuda_fixture.h"
 
 namespace stemma {
@@ -17,7 +18,8 @@ TEST_F(CudaRoundedBenchTest, EveryFormatHasALineForEachNumberOfRows) {
   options.calls = 2;
   options.samples = 1;
   options.read_bytes = 64 << 10;
-  const auto lines = bench_cuda_rounded(device(), options);
+  const auto lines =
+      lines_of([&](BenchSink sink) { return bench_cuda_rounded(device(), options, sink); });
   ASSERT_TRUE(lines.ok()) << to_string(lines.error());
   ASSERT_EQ(lines->size(), 8u);
   for (const BenchLine& line : *lines) EXPECT_EQ(line.bench, "cuda_rounded");

@@ -23,8 +23,6 @@
 namespace stemma {
 namespace {
 
-using Lines = std::vector<BenchLine>;
-
 constexpr std::int64_t kPageSize = 16;
 
 double seconds_now() {
@@ -388,19 +386,21 @@ BenchLine line_of(const Way& way, std::string phase, std::int64_t requests,
   return line;
 }
 
-Result<Lines> bench_way(CudaDevice& device, const Way& way, const CudaRunnerBenchOptions& options) {
+Status bench_way(CudaDevice& device, const Way& way, const CudaRunnerBenchOptions& options,
+                 BenchSink sink) {
   STEMMA_ASSIGN_OR_RETURN(Bounds bounds, Bounds::create(device, options));
   STEMMA_ASSIGN_OR_RETURN(const auto session, Session::open(device, way, options));
-  Lines lines;
   STEMMA_ASSIGN_OR_RETURN(const Samples prefill, session->prefill(bounds));
-  lines.push_back(line_of(way, "prefill", options.step_tokens / options.context_tokens, prefill));
-  lines.back().bound_name = "library_products";
+  BenchLine line = line_of(way, "prefill", options.step_tokens / options.context_tokens, prefill);
+  line.bound_name = "library_products";
+  sink(line);
   for (const std::int64_t requests : options.decode_requests) {
     STEMMA_ASSIGN_OR_RETURN(const Samples decode, session->decode(requests, bounds));
-    lines.push_back(line_of(way, "decode", requests, decode));
-    lines.back().bound_name = "read_bandwidth";
+    line = line_of(way, "decode", requests, decode);
+    line.bound_name = "read_bandwidth";
+    sink(line);
   }
-  return lines;
+  return {};
 }
 
 }  // namespace
@@ -423,9 +423,9 @@ CudaRunnerBenchOptions default_cuda_runner_bench() {
   return options;
 }
 
-Result<Lines> bench_cuda_runner(CudaDevice& device, const CudaRunnerBenchOptions& options,
-                                CudaRunnerWay way) {
-  return bench_way(device, kWays[static_cast<std::size_t>(way)], options);
+Status bench_cuda_runner(CudaDevice& device, const CudaRunnerBenchOptions& options,
+                         CudaRunnerWay way, BenchSink sink) {
+  return bench_way(device, kWays[static_cast<std::size_t>(way)], options, sink);
 }
 
 }  // namespace stemma

@@ -43,8 +43,7 @@ enum class CudaRunnerWay { kLibrary, kLibraryUnrecorded, kOrdered, kInt8, kInt4 
 // A line of phase=prefill, and one of phase=decode for each number of requests, in tokens a second.
 // Two operations are counted for each weight that a token is multiplied with, none for attention.
 // kOutOfMemory.
-Result<std::vector<BenchLine>> bench_cuda_runner(CudaDevice& device,
-                                                 const CudaRunnerBenchOptions& options,
-                                                 CudaRunnerWay way);
+Status bench_cuda_runner(CudaDevice& device, const CudaRunnerBenchOptions& options,
+                         CudaRunnerWay way, BenchSink sink);
 
 }  // namespace stemma

@@ -2,6 +2,7 @@
 #include <tuple>
 
 #include "cuda/cuda_runner_bench.h"
+#include "device/cuda_bench_fixture.h"
 #include "device/cuda_fixture.h"
 #include "model/tiny_config.h"
 #include "model/weights.h"
@@ -26,7 +27,8 @@ TEST_F(CudaRunnerBenchTest, EveryWayHasALineForPrefillAndForEachNumberOfRequests
                                                {kOrdered, "ordered", "bf16"},
                                                {kInt8, "ordered", "int8"},
                                                {kInt4, "ordered", "int4"}}) {
-    const auto lines = bench_cuda_runner(device(), options, way);
+    const auto lines =
+        lines_of([&](BenchSink sink) { return bench_cuda_runner(device(), options, way, sink); });
     ASSERT_TRUE(lines.ok()) << to_string(lines.error());
     ASSERT_EQ(lines->size(), 3u);
     for (const BenchLine& line : *lines) {

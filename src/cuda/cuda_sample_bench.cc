@@ -135,17 +135,16 @@ Result<BenchLine> bench_case(Stage& stage, std::int64_t rows, const Case& what,
 
 }  // namespace
 
-Result<std::vector<BenchLine>> bench_cuda_sampling(CudaDevice& device,
-                                                   const CudaSampleBenchOptions& options) {
+Status bench_cuda_sampling(CudaDevice& device, const CudaSampleBenchOptions& options,
+                           BenchSink sink) {
   STEMMA_ASSIGN_OR_RETURN(Stage stage, make_stage(device, options));
-  std::vector<BenchLine> lines;
   for (const std::int64_t rows : options.rows) {
     for (const Case& what : kCases) {
-      STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_case(stage, rows, what, options));
-      lines.push_back(std::move(line));
+      STEMMA_ASSIGN_OR_RETURN(const BenchLine line, bench_case(stage, rows, what, options));
+      sink(line);
     }
   }
-  return lines;
+  return {};
 }
 
 }  // namespace stemma

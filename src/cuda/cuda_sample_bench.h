@@ -25,7 +25,7 @@ struct CudaSampleBenchOptions {
 };
 
 // For each number of rows a line a rule, in microseconds. kOutOfMemory.
-Result<std::vector<BenchLine>> bench_cuda_sampling(CudaDevice& device,
-                                                   const CudaSampleBenchOptions& options);
+Status bench_cuda_sampling(CudaDevice& device, const CudaSampleBenchOptions& options,
+                           BenchSink sink);
 
 }  // namespace stemma

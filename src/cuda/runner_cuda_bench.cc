@@ -10,8 +10,8 @@ namespace stemma {
 namespace {
 
 template <CudaRunnerWay kWay>
-Result<std::vector<BenchLine>> bench_steps(CudaDevice& device) {
-  return bench_cuda_runner(device, default_cuda_runner_bench(), kWay);
+Status bench_steps(CudaDevice& device, BenchSink sink) {
+  return bench_cuda_runner(device, default_cuda_runner_bench(), kWay, sink);
 }
 
 }  // namespace
@@ -20,9 +20,12 @@ std::span<const CudaBenchmark> cuda_benches() {
   static constexpr CudaBenchmark kBenches[] = {
       {"steps", bench_steps<CudaRunnerWay::kLibrary>},
       {"steps_ordered", bench_steps<CudaRunnerWay::kOrdered>},
-      {"rounded", [](CudaDevice& device) { return bench_cuda_rounded(device, {}); }},
-      {"experts", [](CudaDevice& device) { return bench_cuda_experts(device, {}); }},
-      {"sampling", [](CudaDevice& device) { return bench_cuda_sampling(device, {}); }},
+      {"rounded",
+       [](CudaDevice& device, BenchSink sink) { return bench_cuda_rounded(device, {}, sink); }},
+      {"experts",
+       [](CudaDevice& device, BenchSink sink) { return bench_cuda_experts(device, {}, sink); }},
+      {"sampling",
+       [](CudaDevice& device, BenchSink sink) { return bench_cuda_sampling(device, {}, sink); }},
       {"steps_int8", bench_steps<CudaRunnerWay::kInt8>},
       {"steps_int4", bench_steps<CudaRunnerWay::kInt4>},
       {"steps_unrecorded", bench_steps<CudaRunnerWay::kLibraryUnrecorded>}};

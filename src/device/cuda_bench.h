@@ -8,7 +8,6 @@
 
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "base/bench_line.h"
 #include "device/cuda_device.h"
@@ -19,11 +18,12 @@ namespace stemma {
 // One of them, and the name by which it alone is run.
 struct CudaBenchmark {
   std::string_view name;
-  Result<std::vector<BenchLine>> (*run)(CudaDevice& device);
+  Status (*run)(CudaDevice& device, BenchSink sink);
 };
 
-// Defined by the room, once: its benchmarks in the order in which they run, each printed when it is
-// done. What a kernel that fails leaves behind no later one gets over: the newest go last.
+// Defined by the room, once: its benchmarks in the order in which they run, each line printed when
+// it was measured. What a kernel that fails leaves behind no later one gets over: those with
+// kernels that ran on no GPU yet go last.
 std::span<const CudaBenchmark> cuda_benches();
 
 }  // namespace stemma

@@ -22,7 +22,6 @@ namespace stemma {
 
 namespace {
 
-using Lines = std::vector<BenchLine>;
 using Call = FunctionRef<Status(std::int64_t number)>;
 
 constexpr std::int64_t kPageSize = 16;
@@ -316,9 +315,8 @@ Result<double> link_rate(PageStage& stage, Timer& timer, const CudaPoolBenchOpti
   return median(samples.bounds);
 }
 
-Result<Lines> bench_ways(PageStage& stage, Timer& timer, std::int64_t bytes,
-                         const CudaPoolBenchOptions& options) {
-  Lines lines;
+Status bench_ways(PageStage& stage, Timer& timer, std::int64_t bytes,
+                  const CudaPoolBenchOptions& options, BenchSink sink) {
   const std::int64_t pages = bytes / stage.host->page_bytes();
   PageCopy call = stage.copy;
   call.count = pages;
@@ -341,10 +339,10 @@ Result<Lines> bench_ways(PageStage& stage, Timer& timer, std::int64_t bytes,
                      {"pages", std::to_string(pages)},
                      {"piece_bytes", std::to_string(stage.copy.pieces[0].bytes)},
                      {"copy_of_as_many_gb_per_s", fmt::format("{:.1f}", median(samples.bounds))}};
-      lines.push_back(std::move(line));
+      sink(line);
     }
   }
-  return lines;
+  return {};
 }
 
 // Nobody waits for layers here.
@@ -381,9 +379,8 @@ Result<double> mover_rate(PageStage& stage, std::span<const PageMove> down, bool
 }
 
 // Of a mover whose copies take turns on so many streams.
-Result<Lines> bench_mover(PageStage& stage, Timer& timer, const CudaPoolBenchOptions& options,
-                          int streams) {
-  Lines lines;
+Status bench_mover(PageStage& stage, Timer& timer, const CudaPoolBenchOptions& options, int streams,
+                   BenchSink sink) {
   stage.mover.reset();  // memory is pinned once
   STEMMA_ASSIGN_OR_RETURN(stage.mover,
                           CudaPageMover::open(*stage.pool, *stage.host, {.streams = streams}));
@@ -405,47 +402,44 @@ Result<Lines> bench_mover(PageStage& stage, Timer& timer, const CudaPoolBenchOpt
         {"streams", std::to_string(streams)},
         {"bytes", std::to_string(static_cast<std::int64_t>(pages) * stage.host->page_bytes())},
         {"piece_bytes", std::to_string(stage.copy.pieces[0].bytes)}};
-    lines.push_back(std::move(line));
+    sink(line);
   }
-  return lines;
+  return {};
 }
 
 }  // namespace
 
-Result<Lines> bench_cuda_store(CudaDevice& device, const CudaPoolBenchOptions& options) {
+Status bench_cuda_store(CudaDevice& device, const CudaPoolBenchOptions& options, BenchSink sink) {
   STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
   STEMMA_ASSIGN_OR_RETURN(StoreStage stage, make_store_stage(device, options.pool_bytes, timer));
-  Lines lines;
   for (const std::int64_t tokens : options.stored_tokens) {
     for (const int loads : {4, 2, 1}) {
-      STEMMA_ASSIGN_OR_RETURN(BenchLine line, bench_stored(stage, timer, {tokens, loads}, options));
-      lines.push_back(std::move(line));
+      STEMMA_ASSIGN_OR_RETURN(const BenchLine line,
+                              bench_stored(stage, timer, {tokens, loads}, options));
+      sink(line);
     }
   }
-  return lines;
+  return {};
 }
 
 // A page has as many layers as a call's bytes allow, at most those of a model of 8 billion weights.
-Result<Lines> bench_cuda_pages(CudaDevice& device, const CudaPoolBenchOptions& options) {
+Status bench_cuda_pages(CudaDevice& device, const CudaPoolBenchOptions& options, BenchSink sink) {
   constexpr std::int64_t kLayersMax = 32;
   STEMMA_ASSIGN_OR_RETURN(Timer timer, make_timer(device));
-  Lines lines;
   for (const std::int64_t piece_bytes : {8 << 10, 32 << 10, 512 << 10}) {
     for (const std::int64_t bytes : options.moved_bytes) {
       const std::int64_t layers = std::min(bytes / (2 * piece_bytes), kLayersMax);
       if (layers == 0) continue;
       const KvShape shape = page_shape({piece_bytes, layers}, options.pool_bytes);
       STEMMA_ASSIGN_OR_RETURN(PageStage stage, make_page_stage(device, shape, timer));
-      STEMMA_ASSIGN_OR_RETURN(Lines some, bench_ways(stage, timer, bytes, options));
-      std::move(some.begin(), some.end(), std::back_inserter(lines));
+      STEMMA_RETURN_IF_ERROR(bench_ways(stage, timer, bytes, options, sink));
       if (bytes != options.moved_bytes.back()) continue;
       for (const int streams : {1, 2}) {
-        STEMMA_ASSIGN_OR_RETURN(some, bench_mover(stage, timer, options, streams));
-        std::move(some.begin(), some.end(), std::back_inserter(lines));
+        STEMMA_RETURN_IF_ERROR(bench_mover(stage, timer, options, streams, sink));
       }
     }
   }
-  return lines;
+  return {};
 }
 
 }  // namespace stemma

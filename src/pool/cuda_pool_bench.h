@@ -32,12 +32,10 @@ struct CudaPoolBenchOptions {
 
 // A line for each number of tokens and of loads on their way: rows of 2 KiB of K and of V to random
 // pages of 16.
-Result<std::vector<BenchLine>> bench_cuda_store(CudaDevice& device,
-                                                const CudaPoolBenchOptions& options);
+Status bench_cuda_store(CudaDevice& device, const CudaPoolBenchOptions& options, BenchSink sink);
 
 // A line for each number of bytes, direction, size of a piece and way of copying; and one each for
 // calls of page movers of one stream and of two that back up and promote as much as the largest.
-Result<std::vector<BenchLine>> bench_cuda_pages(CudaDevice& device,
-                                                const CudaPoolBenchOptions& options);
+Status bench_cuda_pages(CudaDevice& device, const CudaPoolBenchOptions& options, BenchSink sink);
 
 }  // namespace stemma

@@ -1,4 +1,5 @@
 // The benchmarks of a GPU's pool run, in a shape that takes no time, and say what they measured.
+#include "device/cuda_bench_fixture.h"
 #include "device/cuda_fixture.h"
 #include "pool/cuda_pool_bench.h"
 
@@ -26,7 +27,8 @@ std::string what_of(const BenchLine& line) {
 }
 
 TEST_F(CudaPoolBenchTest, StoresHaveALineForEachNumberOfTokensAndLoads) {
-  const auto lines = bench_cuda_store(device(), small_options());
+  const auto lines =
+      lines_of([&](BenchSink sink) { return bench_cuda_store(device(), small_options(), sink); });
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
   ASSERT_EQ(lines->size(), 6u);
   EXPECT_EQ((*lines)[3].bench, "cuda_store");
@@ -38,7 +40,8 @@ TEST_F(CudaPoolBenchTest, StoresHaveALineForEachNumberOfTokensAndLoads) {
 }
 
 TEST_F(CudaPoolBenchTest, PagesHaveALineForEachWayAndDirection) {
-  const auto lines = bench_cuda_pages(device(), small_options());
+  const auto lines =
+      lines_of([&](BenchSink sink) { return bench_cuda_pages(device(), small_options(), sink); });
   ASSERT_TRUE(lines.ok()) << lines.error().detail;
   std::vector<std::string> whats;
   for (const BenchLine& line : *lines) {

@@ -6,8 +6,10 @@ namespace stemma {
 
 std::span<const CudaBenchmark> cuda_benches() {
   static constexpr CudaBenchmark kBenches[] = {
-      {"store", [](CudaDevice& device) { return bench_cuda_store(device, {}); }},
-      {"pages", [](CudaDevice& device) { return bench_cuda_pages(device, {}); }}};
+      {"store",
+       [](CudaDevice& device, BenchSink sink) { return bench_cuda_store(device, {}, sink); }},
+      {"pages",
+       [](CudaDevice& device, BenchSink sink) { return bench_cuda_pages(device, {}, sink); }}};
   return kBenches;
 }
 
