@@ -143,6 +143,25 @@ class Runs(unittest.TestCase):
         self.assertIn("The most telling of them:\n\n```\ncuda_store kernel=cuda tokens=4096 GB/s=7\n```", run.stdout)
         self.assertEqual(run.returncode, 0)
 
+    # A kernel that never ran may have no end: nothing that comes behind it is lost.
+    def test_a_benchmark_without_an_end_leaves_others_their_time(self):
+        order = self.work / "order"
+        for name in ("device_cuda_test", "pool_cuda_bench", "attention_cuda_bench", "cuda_cuda_bench"):
+            self.program(f"build/cuda/{name}", f"cuda_{name} tokens=4096\n" + WELL)
+            program = self.work / "build/cuda" / name
+            text = program.read_text().replace("  Does", "  Does\\n  HopperDoes")
+            text = text.replace("cat <<", f'echo "{name} $*" >>{order}\ncat <<')
+            program.write_text(text.replace("exit 0\n", "exec sleep 60\n") if name.startswith("attention") else text)
+        run = self.run_tests("benches", GPU_CHECK_BENCH_SECONDS="1", JOBS="1")
+        ran = order.read_text().splitlines()
+        self.assertEqual(ran, ["device_cuda_test --gtest_filter=-*Hopper*", "device_cuda_test --gtest_filter=*Hopper*",
+                               "attention_cuda_bench ", "pool_cuda_bench ", "cuda_cuda_bench "])
+        self.assertIn("| device_hopper | 2 | 0 | 0 |", run.stdout)
+        for name in ("pool", "attention", "cuda"):
+            self.assertIn(f"cuda_{name}_cuda_bench tokens=4096", run.stdout)
+        self.assertIn("attention_cuda_bench.log ended with 124", run.stdout)
+        self.assertEqual(run.returncode, 1)
+
     def test_profiles_say_where_time_goes(self):
         shutil.copy(SCRIPT.parent / "gpu_profile.py", self.work / "tools/gpu_profile.py")
         self.program("build/cuda/device_cuda_test", WELL)
