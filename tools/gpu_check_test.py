@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 import unittest
@@ -118,6 +119,13 @@ class Runs(unittest.TestCase):
         self.assertIn("programs: passed: Ran 7 tests in 1.0s", run.stdout)
         self.assertIn("soak: FAILED with 1", run.stdout)
         self.assertEqual(run.returncode, 1)
+
+    def test_where_there_is_no_package_its_tests_are_skipped(self):
+        told = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        run = subprocess.run([sys.executable, SCRIPT.parent.parent / "tests/gpu/programs_test.py", "/bin/true",
+                              self.work / "none", "Package"], env=told, capture_output=True, text=True)
+        self.assertIn("OK (skipped=3)", run.stderr)
+        self.assertEqual(run.returncode, 0)
 
     def test_where_nothing_was_built_that_is_said(self):
         (self.work / "build/cuda").mkdir()

@@ -130,6 +130,7 @@ class Package(unittest.TestCase):
 
 if __name__ == "__main__":
     PROGRAM = sys.argv.pop(1)
-    if len(sys.argv) > 1 and pathlib.Path(sys.argv[1]).is_dir():
-        sys.path.insert(0, sys.argv.pop(1))
+    package = sys.argv.pop(1) if len(sys.argv) > 1 else ""
+    if pathlib.Path(package).is_dir():
+        sys.path.insert(0, package)
     unittest.main()
