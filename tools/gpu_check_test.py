@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -251,6 +252,36 @@ class Runs(unittest.TestCase):
         self.assertIn("| device | no time |", run.stdout)
         self.assertIn("| tests_gpu | 2 |", run.stdout)
         self.assertNotIn("pool_cuda_bench: no time", run.stdout)
+
+    # Packs what lies in build/cuda, beside a file of so many bytes that travels with it.
+    def pack_beside(self, size):
+        for tool, does in (("cmake", ":"), ("strip", 'cp "$3" "$2"')):
+            self.program(f"bin/{tool}", "")
+            (self.work / "bin" / tool).write_text(f"#!/bin/sh\n{does}\n")
+        (self.work / "tests/packaging").mkdir(parents=True, exist_ok=True)
+        (self.work / "tests/packaging/installed_test.py").write_text("")
+        (self.work / ".gitignore").write_text("build/\n")
+        subprocess.run(["git", "init", "-q", self.work], check=True)
+        with open(self.work / "large", "wb") as large:
+            large.truncate(size)
+        told = {**os.environ, "PATH": f"{self.work / 'bin'}:{os.environ['PATH']}"}
+        return subprocess.run([self.work / "tools/gpu_check", "--pack"], env=told, capture_output=True, text=True)
+
+    def test_a_pack_that_is_too_large_to_travel_leaves_out_what_says_least(self):
+        for name in ("device_cuda_test", "engine_cuda_test", "cache_cuda_test"):
+            self.program(f"build/cuda/{name}", WELL)
+        with open(self.work / "build/cuda/engine_cuda_test", "ab") as program:
+            program.write(random.Random(1).randbytes(1 << 20))
+        run = self.pack_beside(125 << 19)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("left out: engine_cuda_test", run.stdout)
+        with tarfile.open(self.work / "build/gpu_pack.tar.xz") as archive:
+            names = {pathlib.Path(name).name for name in archive.getnames()}
+        self.assertLessEqual({"device_cuda_test", "cache_cuda_test"}, names)
+        self.assertNotIn("engine_cuda_test", names)
+        run = self.pack_beside(63 << 20)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("63.0 MiB", run.stderr)
 
     def test_a_pack_that_is_carried_later_is_the_one_that_runs(self):
         self.pack(WELL)
