@@ -99,15 +99,17 @@ struct Conversation {
   }
 
  private:
-  // Those of one message are joined as parts of contents are.
+  // Those of one message are joined as parts of contents are: in their place, as a message may go
+  // on behind many thoughts.
   void give_thoughts() {
     if (thoughts.empty()) return;
-    Json& message = messages.back();
-    std::string all;
-    if (message.contains("reasoning_content")) {
-      all = message["reasoning_content"].get_ref<const std::string&>() + '\n';
+    Json& all = messages.back()["reasoning_content"];
+    if (all.is_null()) {
+      all = std::move(thoughts);
+    } else {
+      all.get_ref<std::string&>().append(1, '\n').append(thoughts);
     }
-    message["reasoning_content"] = all + std::exchange(thoughts, {});
+    thoughts.clear();
   }
 };
 

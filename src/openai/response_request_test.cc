@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/heap_counter.h"
 
 namespace stemma {
 namespace {
@@ -96,6 +99,26 @@ TEST(ResponseRequest, ThoughtsBeforeACallAreOfTheMessageThatItGoesOnFrom) {
   EXPECT_EQ(request.messages[1]["reasoning_content"], "At the sea.\nAnd the land.");
   EXPECT_EQ(request.messages[1]["tool_calls"].size(), 2U);
   EXPECT_FALSE(request.messages[4].contains("reasoning_content"));
+}
+
+// An agent thinks before each of its calls, and all of a turn are one message.
+TEST(ResponseRequest, ThoughtsOfOneTurnAreJoinedOnce) {
+  const auto bytes_of_reading = [](int pairs) {
+    std::string input = R"({"role":"user","content":"u"})";
+    for (int i = 0; i < pairs; ++i) {
+      input += R"(,{"type":"reasoning","content":[{"type":"reasoning_text","text":")" +
+               std::string(100, 'a') + R"("}]},)" +
+               R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}"})";
+    }
+    const std::int64_t before = heap_bytes;
+    const CompletionRequest request = accepted(R"("input":[)" + input + "]");
+    const std::int64_t bytes = heap_bytes - before;
+    EXPECT_EQ(request.messages.back()["reasoning_content"].get_ref<const std::string&>().size(),
+              static_cast<std::size_t>(101 * pairs - 1));
+    return bytes;
+  };
+  const std::int64_t bytes = bytes_of_reading(4000);
+  EXPECT_LT(bytes_of_reading(8000), 3 * bytes) << "twice as much of all but what doubles";
 }
 
 // As a chat has them: what an assistant says and calls in one turn is one message.
