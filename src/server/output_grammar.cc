@@ -99,12 +99,12 @@ Result<Part> add_call(const CompletionRequest& request, const ToolCallSpelling& 
       grammar.sequence({grammar.either(std::move(ways)), grammar.text(calls.call_end)}));
 }
 
-// Calls, without the mark that they begin with.
+// Calls, without the mark that they begin with. Who names a tool wants one call of it.
 Result<Part> add_calls(const CompletionRequest& request, const ToolCallSpelling& calls,
                        ByteGrammar& grammar) {
   STEMMA_ASSIGN_OR_RETURN(const Part call, add_call(request, calls, grammar));
   Part others = grammar.sequence({});
-  if (calls.several && request.calls_in_parallel) {
+  if (calls.several && request.calls_in_parallel && request.tool_choice.name.empty()) {
     others = grammar.repeated(
         grammar.sequence({grammar.text(calls.between), grammar.text(calls.call_begin), call}), 0,
         {});
