@@ -47,13 +47,10 @@ void leave_out_answer(AnswerUpdate& update) {
 }
 
 // The engine gives as many likeliest tokens as any of a request's fields asks for.
-std::vector<TokenChance> cut_to(std::int64_t likeliest, std::vector<TokenChance> chances) {
-  for (TokenChance& chance : chances) {
-    if (std::ssize(chance.likeliest) > likeliest) {
-      chance.likeliest.resize(static_cast<std::size_t>(likeliest));
-    }
+void cut_to(std::int64_t likeliest, TokenChance& chance) {
+  if (std::ssize(chance.likeliest) > likeliest) {
+    chance.likeliest.resize(static_cast<std::size_t>(likeliest));
   }
-  return chances;
 }
 
 // A JSON value takes some 0.5 us to make, write and free; text takes as long where it is long.
@@ -122,6 +119,11 @@ Answer::Answer(AnswerPlan plan)
     values_of_prompt_[i] += values;
     if (!plan_.stream) kept_values_ += values * tellers();
   }
+  for (std::size_t i = 0; i < plan_.given.size(); ++i) {
+    const std::int64_t values = std::ssize(plan_.given[i].tokens) * kValuesPerToken;
+    values_of_prompt_[i] += values;
+    if (!plan_.stream) kept_values_ += values * tellers();
+  }
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].index = static_cast<std::int64_t>(i);
     if (plan_.call_style.has_value()) readers_.emplace_back(*plan_.call_style, plan_.tool_types);
@@ -174,8 +176,12 @@ void Answer::take_prompt(AnswerUpdate&& update) {
   const std::int64_t values = values_of_chances(update.of_prompt);
   values_of_prompt_[prompt] += values;
   kept_values_ += plan_.stream ? values : values * tellers();
-  std::move(update.of_prompt.begin(), update.of_prompt.end(),
-            std::back_inserter(chances_of_prompt_[prompt]));
+  std::vector<TokenChance>& chances = chances_of_prompt_[prompt];
+  if (chances.empty()) {
+    chances = std::move(update.of_prompt);
+  } else {
+    std::move(update.of_prompt.begin(), update.of_prompt.end(), std::back_inserter(chances));
+  }
 }
 
 AnswerPiece Answer::piece_of(AnswerUpdate& update) {
@@ -211,16 +217,27 @@ void Answer::take_calls(AnswerPiece& piece) {
   if (piece.finish_reason == "stop" && calls_[index] > 0) piece.finish_reason = "tool_calls";
 }
 
+std::vector<TokenChance> Answer::chances_of(std::size_t prompt, std::int64_t likeliest) const {
+  std::vector<TokenChance> chances;
+  if (prompt < plan_.given.size()) chances = plan_.given[prompt].read();
+  chances.reserve(chances.size() + chances_of_prompt_[prompt].size());
+  for (const TokenChance& told : chances_of_prompt_[prompt]) {
+    cut_to(likeliest, chances.emplace_back(told));
+  }
+  return chances;
+}
+
 // What comes before the first piece of an answer, where the prompt is to be seen.
 void Answer::show_prompt(AnswerPiece& piece) const {
   const std::size_t prompt = prompt_of(piece.index);
   piece.text.insert(0, plan_.echoes[prompt]);
-  const std::vector<TokenChance>& chances = chances_of_prompt_[prompt];
   const bool tells = piece.index % plan_.copies < tellers();
-  if (plan_.scored_likeliest && tells) piece.of_prompt = cut_to(*plan_.scored_likeliest, chances);
+  if (plan_.scored_likeliest && tells) {
+    piece.of_prompt = chances_of(prompt, *plan_.scored_likeliest);
+  }
   if (plan_.head.gives_tokens && tells) piece.prompt_tokens = plan_.prompt_tokens[prompt];
   if (!plan_.echoed_likeliest) return;
-  std::vector<TokenChance> echoed = cut_to(*plan_.echoed_likeliest, chances);
+  std::vector<TokenChance> echoed = chances_of(prompt, *plan_.echoed_likeliest);
   // Tokens may say more characters than a text had that is shown as it was sent.
   for (TokenChance& chance : echoed) {
     chance.first_character = std::min(chance.first_character, characters_of_echo_[prompt]);

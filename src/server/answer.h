@@ -20,6 +20,7 @@
 #include "openai/response_answer.h"
 #include "server/answer_tally.h"
 #include "server/serving_loop.h"
+#include "server/token_chances.h"
 
 namespace stemma {
 
@@ -39,6 +40,8 @@ struct AnswerPlan {
   // of prompt_logprobs.
   std::optional<std::int64_t> echoed_likeliest;
   std::optional<std::int64_t> scored_likeliest;
+  // Of each prompt, where one of the two is: those before the ones that updates bring.
+  std::vector<GivenTokens> given;
   bool prompt_only = false;                 // what is computed behind it is not shown
   std::optional<ToolCallStyle> call_style;  // of a chat with tools: its text may have calls
   ToolTypes tool_types;                     // of those tools, where texts are read by them
@@ -96,6 +99,8 @@ class Answer {
   std::int64_t tellers() const {
     return plan_.head.kind == CompletionKind::kChat ? 1 : plan_.copies;
   }
+  // All that is told of the prompt's tokens.
+  std::vector<TokenChance> chances_of(std::size_t prompt, std::int64_t likeliest) const;
   void show_prompt(AnswerPiece& piece) const;
   void note_stats(const AnswerUpdate& update);
   void take_prompt(AnswerUpdate&& update);

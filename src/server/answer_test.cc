@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "model/tokenizer_examples.h"
+
 namespace stemma {
 namespace {
 
@@ -124,6 +126,34 @@ TEST(Answers, WithManyLogprobsOfThePromptTakeLongOnceTheyAreAllThere) {
   const AnswerOutput output = answer.take(last_piece(11));
   ASSERT_TRUE(output.whole.has_value());
   EXPECT_GT(output.whole->body.size(), 12u * 400 * 30);
+}
+
+// Before them stand those of which nobody says how likely they were, which are read here.
+TEST(Answers, ThatShowThePromptBeginWithItsGivenTokens) {
+  const Result<Tokenizer> tokenizer = Tokenizer::parse(sentence_piece_file().json(), "file");
+  for (const bool stream : {false, true}) {
+    AnswerPlan plan;
+    plan.head.kind = CompletionKind::kText;
+    plan.stream = stream;
+    plan.copies = 2;
+    plan.has_logprobs = true;
+    plan.echoed_likeliest = 1;
+    plan.given.push_back({&*tokenizer, {}, std::vector<TokenId>(400, 263)});
+    Answer answer(std::move(plan));
+    EXPECT_FALSE(answer.takes_long(of_prompt(1)));
+    EXPECT_FALSE(answer.take(of_prompt(1)).ends);
+    std::string told;
+    for (const std::int64_t i : {0, 1}) {
+      EXPECT_EQ(answer.takes_long(last_piece(i)), stream || i == 1) << "it shows them";
+      const AnswerOutput output = answer.take(last_piece(i));
+      told += output.events + (output.whole.has_value() ? output.whole->body : "");
+    }
+    const std::string begin = R"("tokens":["hi"," hi"," hi")";
+    const std::size_t first = told.find(begin);
+    ASSERT_NE(first, told.npos) << told.substr(0, 400);
+    EXPECT_NE(told.find(begin, first + 1), told.npos) << "of each answer";
+    EXPECT_NE(told.find(R"(" hi","a"],"token_logprobs":[null,null)"), told.npos);
+  }
 }
 
 // A chat tells of it once, beside its answers.

@@ -295,11 +295,12 @@ TokenChances::Rules Preparation::rules_of_prompt(const CompletionRequest& reques
 }
 
 // Here, where long texts take nobody else's time.
-void Preparation::add_chances(const TokenChances::Rules& said, PromptJob& job) const {
+void Preparation::add_chances(const TokenChances::Rules& said, PromptJob& job,
+                              AnswerPlan& plan) const {
   if (!job.spec.prompt_logprobs.has_value()) return;
-  const auto given = static_cast<std::size_t>(job.spec.prompt_logprobs_from);
-  job.of_prompt =
-      chances_of_prompt(model_.tokenizer(), said, std::span(job.spec.prompt).first(given));
+  const auto begin = job.spec.prompt.begin();
+  plan.given.push_back({&model_.tokenizer(), said, {begin, begin + job.spec.prompt_logprobs_from}});
+  job.of_prompt = plan.given.back().behind();
 }
 
 // A text comes back as it was sent. Its tokens may say it otherwise, as a normalizer does: where
@@ -458,7 +459,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
   }
   if (auto fault = check_prompt_logprobs(request, prepared.job)) return *std::move(fault);
   for (std::size_t i = 0; i < prompts; ++i) {
-    add_chances(rules_of_prompts[i], prepared.job.prompts[i]);
+    add_chances(rules_of_prompts[i], prepared.job.prompts[i], plan);
   }
   return prepared;
 }

@@ -105,7 +105,7 @@ class Preparation {
                                       std::span<const TokenId> tokens,
                                       std::int64_t cut_tokens) const;
   // Where chances of the prompt's tokens are asked for. `said`: rules_of_prompt.
-  void add_chances(const TokenChances::Rules& said, PromptJob& job) const;
+  void add_chances(const TokenChances::Rules& said, PromptJob& job, AnswerPlan& plan) const;
   // What an echo of a completion's prompt shows. `said`: rules_of_prompt.
   std::string echo_of(const PromptText& prompt, std::span<const TokenId> tokens,
                       const TokenChances::Rules& said, std::int64_t cut_tokens) const;

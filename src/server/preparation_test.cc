@@ -248,7 +248,7 @@ TEST_F(PreparationTest, AnEchoIsThePromptAsItWasSent) {
             preparation_->rules()),
         {});
     const auto& answer = std::get<PreparedAnswer>(prepared);
-    const TokenChances::Rules& told = answer.job.prompts[0].of_prompt->rest.rules();
+    const TokenChances::Rules& told = answer.job.prompts[0].of_prompt->rules();
     return Echo(answer.plan.echoes[0], told.begin, told.end);
   };
   const std::string composed = "\xC3\xA9";
@@ -283,24 +283,27 @@ TEST_F(PreparationTest, WhatIsWrongWithAPromptIsSaidOfTheFieldThatClientsCallItB
 
 // They may be a million: no step of the engine waits until they are read.
 TEST_F(PreparationTest, TokensBeforeThoseWhoseChancesAreToldAreReadBeforeTheJobIsGiven) {
-  const auto of_prompt = [&](std::optional<std::int64_t> likeliest) {
+  const auto prepared_with = [&](std::optional<std::int64_t> likeliest) {
     CompletionRequest request;
     request.kind = CompletionKind::kText;
     request.prompts.assign(2, std::vector<TokenId>{97, 98, 195, 169, 99});
     request.max_tokens = 1;
     request.prompt_logprobs = likeliest;
     request.logprobs_from = 4;
-    auto prepared = preparation_->prepare(std::move(request), {});
-    return std::move(std::get<PreparedAnswer>(prepared).job.prompts[1].of_prompt);
+    return std::get<PreparedAnswer>(preparation_->prepare(std::move(request), {}));
   };
-  EXPECT_FALSE(of_prompt(std::nullopt).has_value());
-  auto chances = of_prompt(3);
-  ASSERT_TRUE(chances.has_value());
-  ASSERT_EQ(chances->given.size(), 4U);
-  for (const TokenChance& chance : chances->given) EXPECT_TRUE(chance.is_given);
-  EXPECT_EQ(chances->given[1].token.text, "b");
+  EXPECT_FALSE(prepared_with(std::nullopt).job.prompts[1].of_prompt.has_value());
+  EXPECT_TRUE(prepared_with(std::nullopt).plan.given.empty());
+  PreparedAnswer prepared = prepared_with(3);
+  ASSERT_EQ(prepared.plan.given.size(), 2U);
+  const std::vector<TokenChance> given = prepared.plan.given[1].read();
+  ASSERT_EQ(given.size(), 4U);
+  for (const TokenChance& chance : given) EXPECT_TRUE(chance.is_given);
+  EXPECT_EQ(given[1].token.text, "b");
+  std::optional<TokenChances>& rest = prepared.job.prompts[1].of_prompt;
+  ASSERT_TRUE(rest.has_value());
   const TokenLogprob next = {99};
-  EXPECT_EQ(chances->rest.next(std::span(&next, 1)).first_character, 3) << "behind the given ones";
+  EXPECT_EQ(rest->next(std::span(&next, 1)).first_character, 3) << "behind the given ones";
 }
 
 // 250 tokens with the 20 likeliest each, a prompt and answer.

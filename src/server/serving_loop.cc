@@ -191,9 +191,7 @@ void ServingLoop::start_prompt(const Origin& origin, ReadyPrompt&& prompt) {
                        .thoughts = prompt.thoughts});
     requests_of_[origin.exchange].push_back(id);
   }
-  if (prompt.job.of_prompt.has_value()) {
-    begin_prompt(*std::move(prompt.job.of_prompt), live_.at(*first));
-  }
+  live_.at(*first).of_prompt = std::move(prompt.job.of_prompt);
 }
 
 void ServingLoop::refuse(const Origin& origin, std::int64_t copies, const Error& error) {
@@ -210,12 +208,6 @@ AnswerUpdate& ServingLoop::add_update(ExchangeId exchange, std::int64_t index) {
   update.exchange = exchange;
   update.index = index;
   return update;
-}
-
-// Some are there before anything is computed.
-void ServingLoop::begin_prompt(PromptChances&& chances, Live& live) {
-  live.of_prompt = std::move(chances.rest);
-  add_update(live.exchange, live.index).of_prompt = std::move(chances.given);
 }
 
 void ServingLoop::take_scores(const EngineEvent& event, Live& live) {

@@ -37,8 +37,9 @@ namespace stemma {
 struct PromptJob {
   RequestSpec spec;
   TextRules text;
-  // Where its spec has prompt_logprobs: made by who submits, as it takes a while for many tokens.
-  std::optional<PromptChances> of_prompt;
+  // Where its spec has prompt_logprobs: reads the prompt's tokens from prompt_logprobs_from on.
+  // Made by who submits, as it takes a while to come there.
+  std::optional<TokenChances> of_prompt;
   bool wants_tokens = false;  // updates say which tokens came
   bool tells_end = false;     // also the chance of a stop token that is not shown
   ThoughtPlace thoughts = ThoughtPlace::kBehind;  // that are taken out of the text
@@ -78,8 +79,9 @@ struct AnswerUpdate {
   std::string text;                  // that is certain now
   std::string thoughts = {};         // that came before it
   std::vector<TokenChance> chances;  // where logprobs were asked for
-  // The next ones of the prompt, where RequestSpec::prompt_logprobs asked for them: in updates of
-  // the first of its answers that say nothing else, before any that do.
+  // The next ones of the prompt, where RequestSpec::prompt_logprobs asked for them, behind those of
+  // which nothing is told: in updates of the first of its answers that say nothing else, before any
+  // that do.
   std::vector<TokenChance> of_prompt = {};
   std::vector<TokenId> tokens;  // where PromptJob::wants_tokens; no stop token that is hidden
   bool is_first = false;        // it has a first token, and no update came before
@@ -195,7 +197,6 @@ class ServingLoop {
   static void take_thoughts(const EngineEvent& event, Live& live, AnswerUpdate& update);
   void take(const EngineEvent& event);
   AnswerUpdate& add_update(ExchangeId exchange, std::int64_t index);
-  void begin_prompt(PromptChances&& chances, Live& live);
   void take_scores(const EngineEvent& event, Live& live);
   void end(RequestId request);
   void deliver();

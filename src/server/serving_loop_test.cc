@@ -344,24 +344,29 @@ TEST_F(ServingLoopTest, TokensThatLogprobsAreOfAreTheTextInPiecesAndWhole) {
   expect_nothing_left();
 }
 
-// In pieces and whole, in front of the answer, also where the prompt is one token.
+// In pieces and whole, in front of the answer, behind those that are given; none where the prompt
+// is one token.
 TEST_F(ServingLoopTest, TheFirstAnswerToAPromptBringsTheChancesOfItsTokens) {
   tokenizer_ = words();
   open_freely();
+  std::map<std::int64_t, GivenTokens> given;
   for (const std::int64_t tokens : {1, 10}) {
     for (const std::int64_t in_pieces : {0, 1}) {
       AnswerJob wanted = job(tokens + in_pieces, tokens, 3, 2);
       wanted.in_pieces = in_pieces == 1;
       wanted.prompts[0].spec.prompt_logprobs = 2;
       wanted.prompts[0].spec.prompt_logprobs_from = tokens == 10 ? 4 : 1;
-      const auto given = std::span(wanted.prompts[0].spec.prompt).first(tokens == 10 ? 4 : 1);
-      wanted.prompts[0].of_prompt = chances_of_prompt(tokenizer_, {}, given);
+      const auto first = std::span(wanted.prompts[0].spec.prompt).first(tokens == 10 ? 4 : 1);
+      given[tokens + in_pieces] = {&tokenizer_, {}, {first.begin(), first.end()}};
+      wanted.prompts[0].of_prompt = given[tokens + in_pieces].behind();
       ASSERT_TRUE(submit(std::move(wanted)));
     }
   }
   updates_->wait_for_ends(8);
   for (const std::int64_t exchange : {1, 2, 10, 11}) {
-    const std::vector<TokenChance> chances = updates_->answer(exchange).of_prompt;
+    std::vector<TokenChance> chances = given[exchange].read();
+    const std::vector<TokenChance> told = updates_->answer(exchange).of_prompt;
+    chances.insert(chances.end(), told.begin(), told.end());
     ASSERT_EQ(chances.size(), exchange < 10 ? 1U : 10U);
     EXPECT_TRUE(updates_->answer(exchange, 1).of_prompt.empty());
     std::int64_t characters = 0;

@@ -24,12 +24,16 @@ TokenChance TokenChances::next(std::span<const TokenLogprob> entries) {
   TokenChance chance = {.token = named(entries.front()), .likeliest = {}};
   for (const TokenLogprob& entry : entries.subspan(1)) chance.likeliest.push_back(named(entry));
   chance.first_character = characters_;
-  if (is_text(entries.front().token)) {
-    characters_ += characters_in(text_.push(entries.front().token));
+  skip(entries.front().token);
+  return chance;
+}
+
+void TokenChances::skip(TokenId token) {
+  if (is_text(token)) {
+    characters_ += characters_in(text_.push(token));
     begun_ = true;
   }
   ++tokens_;
-  return chance;
 }
 
 bool TokenChances::is_text(TokenId token) const {
@@ -49,12 +53,18 @@ NamedLogprob TokenChances::named(const TokenLogprob& entry) const {
   return named;
 }
 
-PromptChances chances_of_prompt(const Tokenizer& tokenizer, const TokenChances::Rules& rules,
-                                std::span<const TokenId> given) {
-  PromptChances chances = {.given = {}, .rest = TokenChances(tokenizer, rules)};
-  chances.given.reserve(given.size());
-  for (const TokenId token : given) chances.given.push_back(chances.rest.given(token));
+std::vector<TokenChance> GivenTokens::read() const {
+  TokenChances reader(*tokenizer, rules);
+  std::vector<TokenChance> chances;
+  chances.reserve(tokens.size());
+  for (const TokenId token : tokens) chances.push_back(reader.given(token));
   return chances;
+}
+
+TokenChances GivenTokens::behind() const {
+  TokenChances reader(*tokenizer, rules);
+  for (const TokenId token : tokens) reader.skip(token);
+  return reader;
 }
 
 }  // namespace stemma

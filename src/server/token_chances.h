@@ -41,6 +41,8 @@ class TokenChances {
 
   // The next token, of which nobody said how likely it was.
   TokenChance given(TokenId token);
+  // The next token, of which nobody is to read anything yet.
+  void skip(TokenId token);
   // The next token: its own entry, then the likeliest. REQUIRES: there is one.
   TokenChance next(std::span<const TokenLogprob> entries);
 
@@ -56,13 +58,16 @@ class TokenChances {
   std::int64_t characters_ = 0;  // of the text that is certain after the tokens so far
 };
 
-// The tokens of a prompt: the first ones, of which nobody will say how likely they are, and what
-// reads the others when they are told.
-struct PromptChances {
-  std::vector<TokenChance> given;
-  TokenChances rest;
+// The first tokens of a prompt, of which nobody will say how likely they are. There may be a
+// million, and an entry is thirty times as long as a number: they are made when they are written.
+struct GivenTokens {
+  const Tokenizer* tokenizer;  // outlives this
+  TokenChances::Rules rules;
+  std::vector<TokenId> tokens;
+
+  std::vector<TokenChance> read() const;
+  // What reads the prompt's other tokens when they are told.
+  TokenChances behind() const;
 };
-PromptChances chances_of_prompt(const Tokenizer& tokenizer, const TokenChances::Rules& rules,
-                                std::span<const TokenId> given);
 
 }  // namespace stemma

@@ -56,5 +56,17 @@ TEST_F(TokenChancesTest, SpecialTokensThatAreSkippedTakeNone) {
   EXPECT_THAT(skipped.places, ElementsAre(0, 0, 2, 2, 5));
 }
 
+TEST_F(TokenChancesTest, TokensThatAreOnlyCountedAreReadThereAfterAll) {
+  const GivenTokens given = {&*tokenizer_, {.begin = 1, .end = 4}, {kTokens, kTokens + 3}};
+  TokenChances rest = given.behind();
+  const TokenChance fourth = rest.given(kTokens[3]);
+  EXPECT_EQ(fourth.token.text, " hi");
+  EXPECT_EQ(fourth.first_character, 5);
+  const std::vector<TokenChance> chances = given.read();
+  ASSERT_EQ(chances.size(), 3U);
+  EXPECT_EQ(chances[1].token.text, "hi");
+  EXPECT_EQ(chances[2].first_character, 2);
+}
+
 }  // namespace
 }  // namespace stemma
