@@ -290,6 +290,7 @@ void Connection::append_head(const HttpResponse& response, bool streamed) {
   ResponseRules rules;
   rules.keep_alive = keep_alive_;
   rules.http_1_0 = http_1_0_;
+  rules.date = shared_.date.at(shared_.time_s());
   if (streamed) rules.framing = is_chunked_ ? BodyFraming::kChunked : BodyFraming::kUntilClose;
   append_response_head(out_.end(), response, rules);
   shared_.tally.count_response(response.status);

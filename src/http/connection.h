@@ -23,11 +23,13 @@
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "http/http_date.h"
 #include "http/http_limits.h"
 #include "http/http_message.h"
 #include "http/http_server.h"
@@ -42,6 +44,8 @@ class Connection;
 // What all connections of a server share.
 struct HttpShared {
   HttpLimits limits;
+  std::function<std::int64_t()> time_s;
+  HttpDate date;
   HttpTally tally;
   std::int64_t body_bytes = 0;               // of requests that are being read
   std::int64_t waiting_bytes = 0;            // of answers, for their readers

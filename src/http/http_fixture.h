@@ -132,6 +132,7 @@ class RunningServer {
     HttpServerOptions options;
     options.port = 0;
     options.limits = limits;
+    options.time_s = [] { return 784'111'777; };
     auto server = HttpServer::open(options, service_);
     EXPECT_TRUE(server.ok()) << (server.ok() ? "" : server.error().detail);
     server_ = std::move(server).value();

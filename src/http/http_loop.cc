@@ -56,6 +56,7 @@ Result<std::unique_ptr<HttpLoop>> HttpLoop::open(const HttpServerOptions& option
     limits.connections_max = allowed;
   }
   auto loop = std::unique_ptr<HttpLoop>(new HttpLoop(limits, service));
+  loop->shared_.time_s = options.time_s;
   STEMMA_RETURN_IF_ERROR(loop->listen(options));
   return loop;
 }

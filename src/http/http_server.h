@@ -25,6 +25,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/wall_clock.h"
 #include "http/http_limits.h"
 #include "http/http_message.h"
 #include "stemma/ids.h"
@@ -42,6 +43,10 @@ struct HttpServerOptions {
   std::string address = "127.0.0.1";  // an IPv4 or IPv6 address, or localhost
   std::uint16_t port = 8080;          // 0: any that is free
   HttpLimits limits = {};
+  // The seconds since 1970 began that answers say.
+  std::function<std::int64_t()> time_s = [] {
+    return static_cast<std::int64_t>(wall_clock_seconds());
+  };
 };
 
 // Whether only this machine's programs reach a server at `address`; false if it is none.

@@ -31,7 +31,8 @@ TEST(HttpServer, AnswersARequest) {
   client.send("GET /v1/models HTTP/1.1\r\nHost: here\r\n\r\n");
   const RawAnswer answer = client.read_answer();
   EXPECT_EQ(answer.head,
-            "HTTP/1.1 200 OK\r\nServer: stemma\r\nContent-Type: text/plain\r\n"
+            "HTTP/1.1 200 OK\r\nServer: stemma\r\n"
+            "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Type: text/plain\r\n"
             "Content-Length: 14\r\n\r\n");
   EXPECT_EQ(answer.body, "GET /v1/models");
 }
@@ -64,7 +65,8 @@ TEST(HttpServer, StreamsPieces) {
   RawClient client = running.client();
   client.send("GET / HTTP/1.1\r\nHost: here\r\n\r\n");
   EXPECT_EQ(client.read_until("0\r\n\r\n"),
-            "HTTP/1.1 200 OK\r\nServer: stemma\r\nContent-Type: text/event-stream\r\n"
+            "HTTP/1.1 200 OK\r\nServer: stemma\r\n"
+            "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Type: text/event-stream\r\n"
             "Transfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n");
 }
 

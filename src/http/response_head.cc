@@ -37,7 +37,7 @@ bool is_header_name(std::string_view name) {
 bool is_own_header(std::string_view name) {
   const std::string lower = lower_ascii(std::string(name));
   return lower == "content-type" || lower == "content-length" || lower == "transfer-encoding" ||
-         lower == "connection" || lower == "server";
+         lower == "connection" || lower == "server" || lower == "date";
 }
 
 // For people who read traces.
@@ -89,6 +89,7 @@ void append_response_head(std::string& out, const HttpResponse& response,
   out += ' ';
   out += reason_of(response.status);
   out += "\r\nServer: stemma\r\n";
+  if (!rules.date.empty()) append_header(out, "Date", rules.date);
   if (!response.content_type.empty() && response_has_body(response.status)) {
     STEMMA_CHECK(is_header_value(response.content_type), "a header holds no control bytes");
     append_header(out, "Content-Type", response.content_type);

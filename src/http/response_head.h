@@ -25,7 +25,8 @@ enum class BodyFraming : std::uint8_t {
 struct ResponseRules {
   BodyFraming framing = BodyFraming::kLength;
   bool keep_alive = true;
-  bool http_1_0 = false;  // the request's version
+  bool http_1_0 = false;       // the request's version
+  std::string_view date = {};  // HttpDate's, of now; empty: unknown
 };
 
 // Appends the head of `response`. REQUIRES: its headers keep to what HttpResponse says; a caller's

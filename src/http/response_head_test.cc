@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "http/http_date.h"
+
 namespace stemma {
 namespace {
 
@@ -44,6 +46,25 @@ TEST(ResponseHead, SaysWhetherTheConnectionIsKept) {
             "Connection: close\r\n\r\n");
 }
 
+// RFC 9110, 6.6.1: a server that has a clock says what it shows.
+TEST(ResponseHead, SaysWhenItIsSent) {
+  HttpDate date;
+  HttpResponse response;
+  response.content_type = "";
+  response.status = 204;
+  EXPECT_EQ(head_of(response, {.date = date.at(784'111'777)}),
+            "HTTP/1.1 204 No Content\r\nServer: stemma\r\n"
+            "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n");
+}
+
+TEST(HttpDate, IsTheTimeInGreenwich) {
+  HttpDate date;
+  EXPECT_EQ(date.at(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+  EXPECT_EQ(date.at(951'782'400), "Tue, 29 Feb 2000 00:00:00 GMT");
+  EXPECT_EQ(date.at(951'782'399), "Mon, 28 Feb 2000 23:59:59 GMT") << "clocks are set back";
+  EXPECT_EQ(date.at(4'102'444'799), "Thu, 31 Dec 2099 23:59:59 GMT");
+}
+
 TEST(ResponseHead, HasNoBodyWhereHttpKnowsNone) {
   HttpResponse response;
   for (const int status : {204, 304}) {
@@ -71,6 +92,8 @@ TEST(ResponseHeadDeathTest, RefusesHeadersThatWouldBeSeveral) {
   response.headers = {{"X Text", "a"}};
   EXPECT_DEATH(head_of(response), "caller's to set");
   response.headers = {{"content-LENGTH", "7"}};
+  EXPECT_DEATH(head_of(response), "caller's to set");
+  response.headers = {{"Date", "today"}};
   EXPECT_DEATH(head_of(response), "caller's to set");
   response.headers = {};
   response.content_type = "a\n";
