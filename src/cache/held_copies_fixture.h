@@ -89,6 +89,10 @@ class HeldCopies : public ::testing::Test {
   void open(std::int64_t host_pages, std::size_t stores = 1, const HeldLaneHost& host = {}) {
     std::vector<std::unique_ptr<MapStore>> maps;
     for (std::size_t i = 0; i < stores; ++i) maps.push_back(std::make_unique<Store>());
+    open_over(host_pages, std::move(maps), host);
+  }
+  void open_over(std::int64_t host_pages, std::vector<std::unique_ptr<MapStore>> maps,
+                 const HeldLaneHost& host = {}) {
     tiers = std::make_unique<HeldLaneTiers>(host_pages, std::move(maps), host);
     KvCacheOptions options;
     options.page_size = 1;
@@ -101,6 +105,7 @@ class HeldCopies : public ::testing::Test {
     options.namespaces_max = namespaces_max;
     options.tiers.write_policy = WritePolicy::kWriteThrough;
     options.tiers.store_deadline_us = kDeadlineUs;
+    options.tiers.load_pages_max = load_pages_max;
     kv = KvCache::open(options, &clock, tiers.get()).value();
     ns = *kv->try_open_namespace({});
   }
@@ -174,6 +179,7 @@ class HeldCopies : public ::testing::Test {
 
   std::string eviction = "lru";
   std::int64_t namespaces_max = KvCacheOptions().namespaces_max;
+  std::int64_t load_pages_max = TierOptions().load_pages_max;
   FakeClock clock;
   std::unique_ptr<HeldLaneTiers> tiers;
   std::unique_ptr<KvCache> kv;

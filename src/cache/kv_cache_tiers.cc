@@ -91,8 +91,7 @@ std::optional<PromotionId> KvCache::try_promote(NamespaceId ns, std::span<const 
   }
   const auto shared = tiering_->try_promote(text.shared_ns, text.shared);
   if (!shared.has_value()) return std::nullopt;
-  const auto own = tiering_->try_promote(ns, text.own);
-  if (own.has_value()) tiering_->promotions().leave(*own);
+  tiering_->bring_behind(ns, text.own);
   return shared;
 }
 

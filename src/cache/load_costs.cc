@@ -57,11 +57,8 @@ std::optional<std::int64_t> LoadCosts::load_us(Tier tier, std::int64_t pages) co
   return static_cast<std::int64_t>(line.at(static_cast<double>(pages)));
 }
 
-bool LoadCosts::try_doubt(Tier tier, std::int64_t now_us) noexcept {
-  if (now_us < asked_us(tier) + kDoubtAfterUs) return false;
-  asked(tier, now_us);
-  loads_[static_cast<std::size_t>(tier)].doubt();
-  return true;
+bool LoadCosts::may_doubt(Tier tier, std::int64_t now_us) const noexcept {
+  return now_us >= asked_us_[static_cast<std::size_t>(tier)] + kDoubtAfterUs;
 }
 
 }  // namespace stemma

@@ -56,16 +56,18 @@ class LoadCosts {
   std::optional<std::int64_t> load_us(Tier tier, std::int64_t pages) const;
 
   // Pages of the tier are loaded. Times are of one clock.
-  void asked(Tier tier, std::int64_t now_us) noexcept { asked_us(tier) = now_us; }
+  void asked(Tier tier, std::int64_t now_us) noexcept {
+    asked_us_[static_cast<std::size_t>(tier)] = now_us;
+  }
   // Whether to load all the same what would take too long by what was seen: where none of the
   // tier's pages were loaded for kDoubtAfterUs. Only what is loaded teaches what loading costs, and
-  // a tier that was slow once may be fast by now. True counts as asked.
-  bool try_doubt(Tier tier, std::int64_t now_us) noexcept;
+  // a tier that was slow once may be fast by now. Who does so says asked and doubt.
+  bool may_doubt(Tier tier, std::int64_t now_us) const noexcept;
+  // What is loaded now tells more of the tier than all that was seen so far.
+  void doubt(Tier tier) noexcept { loads_[static_cast<std::size_t>(tier)].doubt(); }
 
  private:
   static constexpr std::int64_t kDoubtAfterUs = 10'000'000;
-  std::int64_t& asked_us(Tier tier) noexcept { return asked_us_[static_cast<std::size_t>(tier)]; }
-
   static constexpr auto kLoadAlone = FadingLine::Alone::kThroughZero;
   // Over the tokens before.
   FadingLine prefill_us_per_token_{FadingLine::Alone::kFlat};

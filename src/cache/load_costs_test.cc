@@ -74,11 +74,14 @@ TEST(LoadCosts, OfATierThatWasLeftAloneAreInDoubt) {
   LoadCosts costs;
   costs.asked(Tier::kDisk, 1000);
   costs.loaded(Tier::kDisk, 10, 300'000);
-  EXPECT_FALSE(costs.try_doubt(Tier::kDisk, 999 + kWhileUs));
+  EXPECT_FALSE(costs.may_doubt(Tier::kDisk, 999 + kWhileUs));
   costs.asked(Tier::kDisk, 2000);
-  EXPECT_FALSE(costs.try_doubt(Tier::kDisk, 1000 + kWhileUs)) << "asked meanwhile";
-  EXPECT_TRUE(costs.try_doubt(Tier::kDisk, 2000 + kWhileUs));
-  EXPECT_FALSE(costs.try_doubt(Tier::kDisk, 2001 + kWhileUs)) << "once";
+  EXPECT_FALSE(costs.may_doubt(Tier::kDisk, 1000 + kWhileUs)) << "asked meanwhile";
+  EXPECT_TRUE(costs.may_doubt(Tier::kDisk, 2000 + kWhileUs));
+  EXPECT_TRUE(costs.may_doubt(Tier::kDisk, 2000 + kWhileUs)) << "nothing was loaded yet";
+  costs.asked(Tier::kDisk, 2000 + kWhileUs);
+  costs.doubt(Tier::kDisk);
+  EXPECT_FALSE(costs.may_doubt(Tier::kDisk, 2001 + kWhileUs)) << "once";
   EXPECT_EQ(*costs.load_us(Tier::kDisk, 10), 300'000) << "nothing was seen yet";
   costs.loaded(Tier::kDisk, 10, 5'000);
   EXPECT_LT(*costs.load_us(Tier::kDisk, 10), 70'000);

@@ -10,7 +10,7 @@
 namespace stemma {
 
 void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Tier target,
-                      std::int64_t cookie) {
+                      Attendance attendance, std::int64_t cookie) {
   STEMMA_CHECK(!active_, "one text at a time");
   STEMMA_CHECK_EQ(static_cast<std::int64_t>(tokens.size()) % page_size(), 0);
   const NamespaceId host_ns = parts_.host.name_namespace(device_ns);
@@ -18,7 +18,7 @@ void Promotion::begin(NamespaceId device_ns, std::span<const TokenId> tokens, Ti
   active_ = true;
   abandoned_ = false;
   target_ = target;
-  attend();
+  attended_ = target == Tier::kDevice && attendance == Attendance::kAttended;
   device_ns_ = device_ns;
   cookie_ = cookie;
   digest_ = parts_.host.tree().digest(host_ns);
@@ -197,10 +197,9 @@ void Promotion::add_pieces(std::int64_t first_page, std::int64_t end_page, Tier 
 // Loading a piece from the back takes its time while the front is computed: as long as all that is
 // asked for is there before computing it would be, the request is no later for it. What is beyond
 // that is not asked for. A tier or a model never seen at work is given the chance, and with one
-// piece so is a tier that was left alone for a while. Returns how long the loads will take, as far
-// as that is known.
+// piece so is a tier that was left alone for a while. What has that chance keeps it when this is
+// decided again. Returns how long the loads will take, as far as that is known.
 std::int64_t Promotion::decide() {
-  const std::int64_t now_us = parts_.clock.now_us();
   std::int64_t load_us = 0;
   for (auto piece = pieces_.rbegin(); piece != pieces_.rend(); ++piece) {
     if (piece->state != PieceState::kWanted) continue;
@@ -208,15 +207,31 @@ std::int64_t Promotion::decide() {
     const auto load = parts_.costs.load_us(piece->tier, piece->pages);
     const auto compute = parts_.costs.compute_us(anchor_.tokens(), gap_tokens);
     const bool is_late = load.has_value() && compute.has_value() && load_us + *load > *compute;
-    if (is_late && !parts_.costs.try_doubt(piece->tier, now_us)) {
-      piece->state = PieceState::kGone;
-      parts_.counters.declined += piece->pages;
-    } else {
-      parts_.costs.asked(piece->tier, now_us);
-      load_us += load.value_or(0);
+    if (is_late && !piece->by_doubt) {
+      if (!may_doubt(*piece)) {
+        decline(*piece);
+        continue;
+      }
+      piece->by_doubt = true;
     }
+    load_us += load.value_or(0);
   }
   return load_us;
+}
+
+// Not where nobody computes what is missing before it. Nor where more of its tier, behind it, is
+// brought anyway: that will say what the tier costs now.
+bool Promotion::may_doubt(const Piece& piece) const {
+  if (!attended_ || !parts_.costs.may_doubt(piece.tier, parts_.clock.now_us())) return false;
+  return std::none_of(pieces_.rbegin(), pieces_.rend(), [&](const Piece& other) {
+    return other.tier == piece.tier && other.first_page > piece.first_page &&
+           other.state != PieceState::kGone;
+  });
+}
+
+void Promotion::decline(Piece& piece) {
+  piece.state = PieceState::kGone;
+  parts_.counters.declined += piece.pages;
 }
 
 // Decided on one by one, copied as one: a layer of all of them comes before the next layer of any.
@@ -311,8 +326,14 @@ void Promotion::ask() {
   }
 }
 
-// False if there is no ticket now.
+// False if there is no ticket now. Only what is asked for is a trial of its tier; another text may
+// have been one meanwhile.
 bool Promotion::ask_for(Piece& piece) {
+  const std::int64_t now_us = parts_.clock.now_us();
+  if (piece.by_doubt && !parts_.costs.may_doubt(piece.tier, now_us)) {
+    decline(piece);
+    return true;
+  }
   const TransferKind kind = piece.tier == Tier::kHost  ? TransferKind::kPromote
                             : target_ == Tier::kDevice ? TransferKind::kLoad
                                                        : TransferKind::kFetch;
@@ -326,6 +347,8 @@ bool Promotion::ask_for(Piece& piece) {
   ticket->job().to.resize(static_cast<std::size_t>(piece.pages));
   ticket->target.copy_to(ticket->job().to);
   ticket->cookie = cookie_;
+  parts_.costs.asked(piece.tier, now_us);
+  if (piece.by_doubt) parts_.costs.doubt(piece.tier);
   piece.state = PieceState::kLoading;
   if (!std::exchange(asked_, true)) ++parts_.counters.promotions;
   ++underway_;

@@ -42,6 +42,9 @@ namespace stemma {
 
 class Promotion {
  public:
+  // Whether somebody will compute from the front what has not come when its turn is there.
+  enum class Attendance : std::uint8_t { kAttended, kUnattended };
+
   // Everything must outlive it.
   struct Parts {
     RadixPrefixCache& device;
@@ -61,10 +64,11 @@ class Promotion {
   explicit Promotion(const Parts& parts) : parts_(parts) {}
 
   // Looks for `tokens`, whole pages, below what the target's tree has of them, and begins to bring
-  // them up. The target is Tier::kDevice, or Tier::kHost for a text that nobody will run yet.
+  // them up. The target is Tier::kDevice, or Tier::kHost for a text that nobody will run yet, which
+  // is never attended.
   // `cookie` names this promotion in its tickets. REQUIRES: !active().
   void begin(NamespaceId device_ns, std::span<const TokenId> tokens, Tier target,
-             std::int64_t cookie);
+             Attendance attendance, std::int64_t cookie);
 
   // From begin until nothing is on its way any more.
   bool active() const noexcept { return active_; }
@@ -118,6 +122,7 @@ class Promotion {
     Tier tier = Tier::kHost;
     int store = 0;
     PieceState state = PieceState::kWanted;
+    bool by_doubt = false;  // kWanted although its tier was too slow so far
     OwnedPages arrived;
 
     std::int64_t end_page() const noexcept { return first_page + pages; }
@@ -145,6 +150,8 @@ class Promotion {
   void look_remote(int store, std::int64_t first_page);
   void add_pieces(std::int64_t first_page, std::int64_t end_page, Tier tier, int store);
   std::int64_t decide();
+  bool may_doubt(const Piece& piece) const;
+  void decline(Piece& piece);
   void join_host_pieces();
   bool take_pages_for(Piece& piece, TransferTicket& ticket);
   bool has_hole() const;

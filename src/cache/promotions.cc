@@ -26,12 +26,12 @@ std::optional<PromotionId> Promotions::try_join(NamespaceId ns, std::span<const 
 }
 
 std::optional<PromotionId> Promotions::try_begin(NamespaceId ns, std::span<const TokenId> tokens,
-                                                 Tier target) {
+                                                 Tier target, Promotion::Attendance attendance) {
   const auto is_free = [](const Place& place) { return place.is_free(); };
   const auto unused = std::find_if(places_.rbegin(), places_.rend(), is_free);
   STEMMA_CHECK(unused != places_.rend(), "there is a place for it");
   const std::int64_t id = next_id_++;
-  unused->promotion.begin(ns, tokens, target, id);
+  unused->promotion.begin(ns, tokens, target, attendance, id);
   if (!unused->promotion.active()) return std::nullopt;
   unused->target = target;
   unused->id = id;

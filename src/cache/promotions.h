@@ -29,8 +29,8 @@ class Promotions {
   std::optional<PromotionId> try_join(NamespaceId ns, std::span<const TokenId> tokens, Tier target);
   // Begins to bring up what lower tiers have of `tokens`; its name until release. nullopt if there
   // is nothing to bring. REQUIRES: free_places() > 0.
-  std::optional<PromotionId> try_begin(NamespaceId ns, std::span<const TokenId> tokens,
-                                       Tier target);
+  std::optional<PromotionId> try_begin(NamespaceId ns, std::span<const TokenId> tokens, Tier target,
+                                       Promotion::Attendance attendance);
   // For texts of their own.
   std::int64_t free_places() const;
   // Whether who waits should go on waiting.

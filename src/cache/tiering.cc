@@ -323,7 +323,16 @@ std::optional<PromotionId> Tiering::try_promote(NamespaceId ns, std::span<const 
   const auto text = whole_pages(tokens);
   if (const auto joined = promotions_.try_join(ns, text, Tier::kDevice)) return joined;
   if (!can_promote(ns, tokens)) return std::nullopt;
-  return promotions_.try_begin(ns, text, Tier::kDevice);
+  return promotions_.try_begin(ns, text, Tier::kDevice, Promotion::Attendance::kAttended);
+}
+
+void Tiering::bring_behind(NamespaceId ns, std::span<const TokenId> tokens) {
+  const auto text = whole_pages(tokens);
+  auto id = promotions_.try_join(ns, text, Tier::kDevice);
+  if (!id.has_value() && can_promote(ns, tokens)) {
+    id = promotions_.try_begin(ns, text, Tier::kDevice, Promotion::Attendance::kUnattended);
+  }
+  if (id.has_value()) promotions_.leave(*id);
 }
 
 // Some places are left to texts of host memory, which hangs never: page stores may.
@@ -354,7 +363,7 @@ bool Tiering::try_prefetch(NamespaceId ns, std::span<const TokenId> tokens) {
   auto id = promotions_.try_join(ns, text, Tier::kHost);
   if (!id.has_value()) {
     if (promotions_.free_places() <= options_.promotions_max / 2) return false;
-    id = promotions_.try_begin(ns, text, Tier::kHost);
+    id = promotions_.try_begin(ns, text, Tier::kHost, Promotion::Attendance::kUnattended);
   }
   if (id.has_value()) promotions_.leave(*id);
   return true;

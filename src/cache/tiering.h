@@ -116,6 +116,9 @@ class Tiering {
   // See KvCache. `tokens` are cut to whole pages.
   std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
   bool can_promote(NamespaceId ns, std::span<const TokenId> tokens) const;
+  // Brings up, as far as there is place, what goes on from a text that is on its way itself: nobody
+  // computes any of it before that has come.
+  void bring_behind(NamespaceId ns, std::span<const TokenId> tokens);
   // Whether a store that does not know by itself what it has may be asked for pages of it.
   bool asks_stores(const NamespaceDigest& digest) const;
   // See KvCache.
