@@ -229,7 +229,7 @@ void Engine::admit(InboxMessage message) {
   const std::uint64_t seed = *spec.sampling.seed;
   const bool publishes = !inbox_->purges().came_before(message.id, spec);
   const auto entry = [&](std::vector<TokenId>& prompt, std::uint64_t own_seed) {
-    return Entry{message.adapter, std::move(prompt), message.distinct_prompt,
+    return Entry{message.adapter, std::move(prompt),    message.distinct_prompt,
                  own_seed,        message.submitted_us, publishes};
   };
   admit_one(message.id, RequestId(), spec, entry(spec.prompt, seed));
