@@ -4,6 +4,9 @@
 #include <string>
 #include <utility>
 
+#include "base/memory_room.h"
+#include "stemma/log.h"
+
 namespace stemma {
 
 namespace {
@@ -16,14 +19,16 @@ std::int64_t stored_bytes(const KvPool& device, PageCodec codec) {
 
 Result<std::unique_ptr<HostPool>> make_host_pool(const TierStack::Options& options,
                                                  const KvPool& device, std::int64_t pages,
-                                                 ThreadPool& threads) {
+                                                 std::int64_t pages_min, ThreadPool& threads) {
   HostPoolOptions host;
   host.pages = pages;
+  host.pages_min = pages_min;
   host.layers = device.shape().layers;
   host.layer_bytes = device.layer_bytes();
   host.layout = options.host_layout;
   host.codec = options.codec;
   host.device_shape = device.shape();
+  host.allocate = options.allocate;
   return HostPool::create(host, threads);
 }
 
@@ -97,12 +102,43 @@ Status TierStack::open_host(const Options& options, KvPool& device, KvPool* wind
   const double both = static_cast<double>(page_bytes) + share * static_cast<double>(windowed_bytes);
   const auto pages = std::max<std::int64_t>(
       static_cast<std::int64_t>(static_cast<double>(options.host_bytes) / both), 1);
-  STEMMA_ASSIGN_OR_RETURN(host_, make_host_pool(options, device, pages, threads));
-  if (windowed_or_null == nullptr) return {};
-  const auto windowed_pages =
-      std::max<std::int64_t>(static_cast<std::int64_t>(share * static_cast<double>(pages)), 1);
-  STEMMA_ASSIGN_OR_RETURN(windowed_host_,
-                          make_host_pool(options, *windowed_or_null, windowed_pages, threads));
+  if (windowed_or_null != nullptr) {
+    return open_both(options, device, *windowed_or_null, {pages, share}, threads);
+  }
+  STEMMA_ASSIGN_OR_RETURN(host_, make_host_pool(options, device, pages, 1, threads));
+  return {};
+}
+
+// Where there is too little memory for all that is wanted, half of both is tried, and so on.
+Status TierStack::open_both(const Options& options, KvPool& device, KvPool& windowed,
+                            const HostShares& wanted, ThreadPool& threads) {
+  std::string why;
+  for (std::int64_t pages = wanted.pages;; pages /= 2) {
+    const double windowed_pages = wanted.windowed_share * static_cast<double>(pages);
+    const Status had = try_open_both(
+        options, device, windowed, pages,
+        std::max<std::int64_t>(static_cast<std::int64_t>(windowed_pages), 1), threads);
+    if (had.ok() && pages < wanted.pages) {
+      STEMMA_LOG(kWarning, "tier.host_smaller", kv("wanted_pages", wanted.pages),
+                 kv("pages", pages), kv("windowed_pages", windowed_host_->pages()),
+                 kv("error", why));
+    }
+    if (had.ok() || had.error().code != ErrorCode::kOutOfMemory || pages == 1) return had;
+    if (why.empty()) why = to_string(had.error());
+  }
+}
+
+// Asks first whether there is room for both: what one has touched by then, and gives back, would be
+// time lost at a start.
+Status TierStack::try_open_both(const Options& options, KvPool& device, KvPool& windowed,
+                                std::int64_t pages, std::int64_t windowed_pages,
+                                ThreadPool& threads) {
+  host_.reset();
+  STEMMA_RETURN_IF_ERROR(check_memory_room(pages * stored_bytes(device, options.codec) +
+                                           windowed_pages * stored_bytes(windowed, options.codec)));
+  STEMMA_ASSIGN_OR_RETURN(host_, make_host_pool(options, device, pages, pages, threads));
+  STEMMA_ASSIGN_OR_RETURN(
+      windowed_host_, make_host_pool(options, windowed, windowed_pages, windowed_pages, threads));
   return {};
 }
 

@@ -6,6 +6,8 @@
 // Not here:   which pages move (cache/tiering), opening stores (whoever knows their flags).
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file_lock.h"
 #include "base/thread_pool.h"
+#include "device/buffer.h"
 #include "pool/host_pool.h"
 #include "stemma/kv_pool.h"
 #include "stemma/lower_tiers.h"
@@ -36,6 +39,8 @@ class TierStack final : public LowerTiers {
     PageCodec codec = PageCodec::kPlain;  // of pages in host memory and in stores
     // That host memory survives in, that of layers with a window beside it; empty: none.
     std::string host_file = {};
+    // Where host memory comes from.
+    std::function<Result<Buffer>(std::size_t size_bytes)> allocate = Buffer::allocate;
   };
 
   // Whether what lies where host memory's files are to be may be replaced by them
@@ -46,7 +51,8 @@ class TierStack final : public LowerTiers {
 
   // kInvalidArgument, kOutOfMemory, kIo. Device pools and `clock` must outlive it; `threads` only
   // helps to touch the memory. `stores`: nearest first. With `windowed_or_null`, the pool of layers
-  // with a window, host memory is shared out as the device's is: as many pages of each.
+  // with a window, host memory is shared out as the device's is: as many pages of each, also where
+  // less is had than was asked for.
   static Result<std::unique_ptr<TierStack>> open(const Options& options, KvPool& device,
                                                  std::vector<std::unique_ptr<PageStore>> stores,
                                                  ThreadPool& threads, const Clock& clock,
@@ -80,6 +86,14 @@ class TierStack final : public LowerTiers {
                        const KvPool* windowed_or_null);
   Status open_host(const Options& options, KvPool& device, KvPool* windowed_or_null,
                    ThreadPool& threads);
+  struct HostShares {
+    std::int64_t pages = 0;
+    double windowed_share = 0;  // windowed pages for each page
+  };
+  Status open_both(const Options& options, KvPool& device, KvPool& windowed,
+                   const HostShares& wanted, ThreadPool& threads);
+  Status try_open_both(const Options& options, KvPool& device, KvPool& windowed, std::int64_t pages,
+                       std::int64_t windowed_pages, ThreadPool& threads);
 
   std::unique_ptr<HostPool> host_;
   std::unique_ptr<HostPool> windowed_host_;  // nullptr: no layers have a window

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fstream>
+#include <limits>
+#include <utility>
+#include <vector>
 
 #include "base/temp_directory.h"
 #include "pool/pool_fixture.h"
@@ -62,6 +67,42 @@ TEST(TierStack, AFileOfHostMemoryIsOneLifesAtATime) {
   EXPECT_FALSE(TierStack::open(options, *device, {}, threads, clock).ok());
   first->reset();
   EXPECT_TRUE(TierStack::open(options, *device, {}, threads, clock).ok());
+}
+
+// Whichever kind there is too little memory for: one would be of no use without the other.
+TEST(TierStack, WhereLessIsHadPagesOfBothKindsBecomeFewer) {
+  KvShape shape = {
+      .layers = 2, .pages = 4, .page_size = 4, .heads = 2, .head_dim = 8, .dtype = DType::kF16};
+  const auto device = make_test_pool(shape, KvLayout::kLayerFirst);
+  ThreadPool threads(1);
+  const MonotonicClock clock;
+  for (const auto& [layers, pages] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 4}, {8, 4}, {1, 2}, {8, 2}}) {
+    SCOPED_TRACE(testing::Message() << layers << " layers, " << pages << " pages");
+    shape.layers = layers;
+    shape.pages = pages;
+    const auto windowed = make_test_pool(shape, KvLayout::kLayerFirst);
+    std::size_t limit_bytes = std::numeric_limits<std::size_t>::max();
+    std::size_t most_bytes = 0;
+    const auto allocate = [&](std::size_t size_bytes) -> Result<Buffer> {
+      if (size_bytes >= limit_bytes) return Error{ErrorCode::kOutOfMemory, "injected", ENOMEM};
+      most_bytes = std::max(most_bytes, size_bytes);
+      return Buffer::allocate(size_bytes);
+    };
+    const auto open = [&] {
+      return TierStack::open({.host_bytes = 1 << 20, .allocate = allocate}, *device, {}, threads,
+                             clock, windowed.get());
+    };
+    const auto whole = open();
+    ASSERT_TRUE(whole.ok()) << to_string(whole.error());
+    limit_bytes = most_bytes;
+    const auto less = open();
+    ASSERT_TRUE(less.ok()) << to_string(less.error());
+    EXPECT_EQ((*less)->host_pages(), (*whole)->host_pages() / 2);
+    EXPECT_EQ((*less)->host_windowed_pages(), (*less)->host_pages() * pages / 4);
+    limit_bytes = 1;
+    EXPECT_EQ(open().error().code, ErrorCode::kOutOfMemory);
+  }
 }
 
 }  // namespace
