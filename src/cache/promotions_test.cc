@@ -152,5 +152,32 @@ TEST_F(PromotionPlaces, WhatWasLeftIsWaitedForByWhoComesBackToIt) {
   kv->release_promotion(*again, PromotionUse::kWaiting);
 }
 
+// Which brings nothing up: what ended behind it need not wait for the step either.
+TEST_F(PromotionPlaces, ARemovalThatEndsBesideAStepIsNoArrival) {
+  open(64);
+  publish(1, 4);
+  publish(2, 4);
+  end_stores();
+  kv->evict(8);
+  kv->quarantine({.ns = ns, .digest = {}, .tokens = {1000, 1001}, .shared = {}}, 2);
+  const auto promotion = kv->try_promote(ns, text(2));
+  ASSERT_TRUE(promotion.has_value());
+  poll();
+  compute(3, 4);
+  const std::int64_t before = backed_up();
+  const std::int64_t step = kv->begin_step();
+  std::vector<TransferKind> ended;
+  end_jobs([&](const Transfer& job) {
+    const bool ends = job.kind == TransferKind::kRemove || job.kind == TransferKind::kBackup;
+    if (ends) ended.push_back(job.kind);
+    return ends;
+  });
+  ASSERT_EQ(ended, (std::vector{TransferKind::kRemove, TransferKind::kBackup}));
+  EXPECT_FALSE(kv->arrivals_wait());
+  EXPECT_EQ(backed_up(), before + 4);
+  kv->retire_step(step);
+  kv->release_promotion(*promotion, PromotionUse::kWaiting);
+}
+
 }  // namespace
 }  // namespace stemma

@@ -152,12 +152,14 @@ bool Tiering::poll_beside_steps() {
   return landed;
 }
 
-// A ticket of any read that ends may be one that a promotion waits for.
+// A ticket of any read that ends may be one that a promotion waits for. A removal, which has a
+// place among these, brings nothing.
 bool Tiering::arrivals_wait() {
   if (!promotions_.brings_to(Tier::kDevice)) return false;
   const Transfer* const next = transfers_.next_landed_or_null();
   return next != nullptr && next->kind != TransferKind::kBackup &&
-         next->kind != TransferKind::kStore && next->kind != TransferKind::kPurge;
+         next->kind != TransferKind::kStore && next->kind != TransferKind::kRemove &&
+         next->kind != TransferKind::kPurge;
 }
 
 void Tiering::take(TransferTicket ticket) {
