@@ -7,7 +7,8 @@
 namespace stemma {
 namespace {
 
-constexpr std::int64_t kOpeningUs = 60'000'000;  // that one step may take
+constexpr std::int64_t kOpeningUs = 60'000'000;   // that one step may take
+constexpr std::int64_t kReadingUs = 300'000'000;  // and all that only read
 
 class DiskOpeningTest : public ::testing::Test {
  protected:
@@ -45,6 +46,20 @@ TEST_F(DiskOpeningTest, WhatIsTooSlowIsLeftToTheNextLife) {
   EXPECT_EQ(f.put(TestPage(small_format(), 8)), PageVerdict::kRefused);
   EXPECT_FALSE(f.store->make_removals_last(f.soon()).ok()) << "nobody knows what is there";
   EXPECT_FALSE(f.store->purge({}, f.soon()).status.ok());
+  ASSERT_TRUE(f.open());
+  EXPECT_FALSE(f.store->read_only());
+  EXPECT_EQ(f.count_right(pages), std::ssize(pages));
+}
+
+// Each step is just in time, and there is one for each slab.
+TEST_F(DiskOpeningTest, ManySlowStepsDoNotHoldUpAStartForLong) {
+  f.disk.faults.latency_us = kOpeningUs - 1;
+  const std::int64_t began_us = f.clock.now_us();
+  ASSERT_TRUE(f.open());
+  EXPECT_LE(f.clock.now_us(), began_us + kReadingUs);
+  recover();
+  EXPECT_TRUE(f.store->read_only());
+  EXPECT_EQ(f.count_right(pages), 0);
   ASSERT_TRUE(f.open());
   EXPECT_FALSE(f.store->read_only());
   EXPECT_EQ(f.count_right(pages), std::ssize(pages));

@@ -161,7 +161,7 @@ class DiskPageStore final : public PageStore {
   Status load();
   std::int64_t in_time() const;
   Result<IndexContents> read_all();
-  Status open_slabs();
+  Status open_slabs(std::int64_t until_us);
   void close_slabs();
   IndexContents contents_of_frames(std::int64_t deadline_us);
   void adopt(const IndexContents& contents);

@@ -21,6 +21,9 @@ namespace {
 // Of each step of opening: nobody waits for a page yet, but a disk that hangs must not hang a
 // start.
 constexpr std::int64_t kOpeningUs = 60'000'000;
+// Of all steps that only read, of which there is one for each slab: what they leave to the next
+// life is not lost.
+constexpr std::int64_t kReadingUs = 300'000'000;
 
 }  // namespace
 
@@ -75,11 +78,13 @@ std::int64_t DiskPageStore::in_time() const {
 }
 
 // What the index says, which is nothing where it cannot be read, once the slabs are open.
-// kDeadline: one or the other takes too long.
+// kDeadline: one or the other takes too long, or both together.
 Result<IndexContents> DiskPageStore::read_all() {
-  STEMMA_RETURN_IF_ERROR(open_slabs());
-  Result<IndexContents> contents = index_.load(in_time());
-  if (!contents.ok()) contents = index_.load(in_time());  // it may have been once
+  const std::int64_t until_us = clock_.now_us() + kReadingUs;
+  STEMMA_RETURN_IF_ERROR(open_slabs(until_us));
+  const auto load = [&] { return index_.load(std::min(in_time(), until_us)); };
+  Result<IndexContents> contents = load();
+  if (!contents.ok()) contents = load();  // it may have been once
   if (!contents.ok()) {
     if (contents.error().code == ErrorCode::kDeadline) return contents;
     STEMMA_LOG(kWarning, "tier.disk.index_unreadable", kv("error", to_string(contents.error())));
@@ -89,7 +94,8 @@ Result<IndexContents> DiskPageStore::read_all() {
   return contents;
 }
 
-Status DiskPageStore::open_slabs() {
+Status DiskPageStore::open_slabs(std::int64_t until_us) {
+  const auto deadline_us = [&] { return std::min(in_time(), until_us); };
   STEMMA_ASSIGN_OR_RETURN(const std::vector<DiskEntry> entries, files_->list());
   for (const DiskEntry& entry : entries) {
     const std::optional<SlabName> name = SlabName::try_parse(entry.name);
@@ -104,7 +110,7 @@ Status DiskPageStore::open_slabs() {
     const std::int64_t slots = std::min<std::int64_t>(*entry.bytes / name->slot_bytes,
                                                       std::numeric_limits<std::int32_t>::max());
     if (slots == 0) {  // it was being made when the process ended
-      ignore_error(files_->remove(entry.name, in_time()), "it is as small as can be");
+      ignore_error(files_->remove(entry.name, deadline_us()), "it is as small as can be");
       continue;
     }
     if (slabs_.slabs().contains(name->number)) {  // somebody copied it here from elsewhere
@@ -113,7 +119,7 @@ Status DiskPageStore::open_slabs() {
       strays_.push_back({entry, /*goes=*/false});
       continue;
     }
-    const Result<DiskFileId> file = files_->open(entry.name, DiskAccess::kDirect, in_time());
+    const Result<DiskFileId> file = files_->open(entry.name, DiskAccess::kDirect, deadline_us());
     if (file.ok()) {
       slabs_.add(*name, *file, slots, DiskSlabs::Slots::kStale);
       continue;
