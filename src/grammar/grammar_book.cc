@@ -18,6 +18,11 @@ namespace {
 // be found again.
 constexpr std::int64_t kSmallPart = 64;
 
+// Forms are as long as clients make them, and nobody finds two that have one digest.
+Sha256Digest key_of(std::string_view form) {
+  return sha256(std::as_bytes(std::span(form)));
+}
+
 Error too_many_ways() {
   return {ErrorCode::kTooLarge, "a text of this form can be read in too many ways"};
 }
@@ -270,32 +275,55 @@ GrammarBook::Grammar* GrammarBook::find_or_null(const Sha256Digest& key) {
   return grammars_.back().get();
 }
 
+// What the writer finds is not remembered: it says where in a request a form is.
+Result<std::unique_ptr<GrammarBook::Grammar>> GrammarBook::compile(const Sha256Digest& key,
+                                                                   Writer write) {
+  ByteGrammar grammar;
+  STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part whole, write(grammar));
+  Result<ByteProgram> program = grammar.compile(whole);
+  std::unique_ptr<Grammar> compiled;
+  if (program.ok()) {
+    compiled = std::make_unique<Grammar>(key, std::move(program).value(), limits_.work);
+    if (!compiled->automaton.exhausted()) return compiled;
+  }
+  Error error = program.ok() ? too_many_ways() : program.error();
+  const std::lock_guard lock(mutex_);
+  refused_.emplace_back(key, error);
+  if (refused_.size() > kRefusedMax) refused_.pop_front();
+  return error;
+}
+
 // Compiled without the lock: others go on meanwhile, and may compile the same.
 Result<OwnedConstraint> GrammarBook::open(std::string_view form, Writer write) {
-  // Forms are as long as clients make them, and nobody finds two that have one digest.
-  const Sha256Digest key = sha256(std::as_bytes(std::span(form)));
+  const Sha256Digest key = key_of(form);
+  if (auto known = open_kept(key, std::unique_lock(mutex_))) return *std::move(known);
+  STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Grammar> compiled, compile(key, write));
   std::unique_lock lock(mutex_);
   if (find_or_null(key) == nullptr) {
-    lock.unlock();
-    ByteGrammar grammar;
-    STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part whole, write(grammar));
-    STEMMA_ASSIGN_OR_RETURN(ByteProgram program, grammar.compile(whole));
-    auto compiled = std::make_unique<Grammar>(key, std::move(program), limits_.work);
-    if (compiled->automaton.exhausted()) return too_many_ways();
-    lock.lock();
-    if (find_or_null(key) == nullptr) {
-      count_bytes(*compiled);
-      grammars_.push_back(std::move(compiled));
-    }
+    count_bytes(*compiled);
+    grammars_.push_back(std::move(compiled));
   }
+  return *open_kept(key, std::move(lock));
+}
+
+std::optional<Result<OwnedConstraint>> GrammarBook::open_known(std::string_view form) {
+  return open_kept(key_of(form), std::unique_lock(mutex_));
+}
+
+std::optional<Result<OwnedConstraint>> GrammarBook::open_kept(const Sha256Digest& key,
+                                                              std::unique_lock<std::mutex> lock) {
+  const auto refused = std::find_if(refused_.begin(), refused_.end(),
+                                    [&](const auto& one) { return one.first == key; });
+  if (refused != refused_.end()) return refused->second;
+  Grammar* const grammar = find_or_null(key);
+  if (grammar == nullptr) return std::nullopt;
   if (trie_ == nullptr) {
     trie_ = std::make_unique<TokenTrie>(bytes_of_tokens(tokenizer_, vocab_tokens_));
   }
-  Grammar& grammar = *grammars_.back();
-  ++grammar.users;
+  ++grammar->users;
   const Grammars gone = take_idle();
   lock.unlock();
-  return OwnedConstraint(std::make_unique<Constraint>(*this, grammar));
+  return OwnedConstraint(std::make_unique<Constraint>(*this, *grammar));
 }
 
 // REQUIRES: the grammar's lock, or that nobody else has it.

@@ -9,16 +9,20 @@
 //             being found; Limits::idle_bytes of it in kIdleMax grammars that nobody uses.
 // Cost:       open(): the grammar, if it is a new one, and 40 ms with the first one of 128k tokens.
 //             A token: a look-up where an output was in this state before; else
-//             TokenTrie::find_allowed, which prepare() does in portions. What was let go, because
-//             it was much, is found again when it is needed; letting go counts as work too.
+//             TokenTrie::find_allowed, which prepare() does in portions. A grammar that is refused
+//             for what it costs is refused at once when it comes again. What was let go, because it
+//             was much, is found again when it is needed; letting go counts as work too.
 // Not here:   grammars (byte_grammar, json_schema), who samples (Engine).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/digest.h"
@@ -35,6 +39,8 @@ class GrammarBook {
  public:
   // Grammars that are kept for the next who asks.
   static constexpr std::size_t kIdleMax = 16;
+  // Refusals that are kept for the same.
+  static constexpr std::size_t kRefusedMax = 64;
 
   // What may be done to know which tokens may come next (ByteAutomaton::allow_work), a quarter of a
   // second at most; schemas of JSON need a tenth of it where they need much. Behind a text where
@@ -66,6 +72,8 @@ class GrammarBook {
   // of which only a digest is kept. Errors are those of `write` and ByteGrammar::compile; kTooLarge
   // for a grammar that needs more work than may be done before its first byte.
   Result<OwnedConstraint> open(std::string_view form, Writer write);
+  // The same where nothing has to be compiled for it, which may take a second; else nothing.
+  std::optional<Result<OwnedConstraint>> open_known(std::string_view form);
 
   // Of which something is compiled; what they have allocated.
   std::size_t grammars() const;
@@ -76,6 +84,10 @@ class GrammarBook {
   class Constraint;
 
   Grammar* find_or_null(const Sha256Digest& key);
+  Result<std::unique_ptr<Grammar>> compile(const Sha256Digest& key, Writer write);
+  // What is known of it, if anything is. REQUIRES: `lock` is this mutex_'s.
+  std::optional<Result<OwnedConstraint>> open_kept(const Sha256Digest& key,
+                                                   std::unique_lock<std::mutex> lock);
   using Grammars = std::vector<std::unique_ptr<Grammar>>;
   // What goes, for who destroys it without the lock.
   Grammars take_idle();
@@ -91,6 +103,8 @@ class GrammarBook {
   mutable std::mutex mutex_;               // of what follows
   std::unique_ptr<const TokenTrie> trie_;  // made once: constraints read it without the lock
   Grammars grammars_;                      // those used last at the end
+  // What compiling forms gave, latest last: whatever their writers would say.
+  std::deque<std::pair<Sha256Digest, Error>> refused_;
   std::atomic<std::int64_t> bytes_ = 0;
 };
 

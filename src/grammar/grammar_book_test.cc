@@ -491,6 +491,53 @@ TEST_F(GrammarBookTest, AGrammarThatBeginsInTooManyWaysIsRefused) {
   EXPECT_EQ(opened.error().detail, "a text of this form can be read in too many ways");
 }
 
+TEST_F(GrammarBookTest, AGrammarThatWasRefusedIsRefusedAtOnce) {
+  const auto is_refused = [&](const std::string& form) {
+    const Result<OwnedConstraint> opened =
+        book_.open(form, [&](ByteGrammar& grammar) -> Result<ByteGrammar::Part> {
+          ++written_;
+          const ByteGrammar::Part rule = grammar.rule();
+          grammar.define(rule, rule);
+          return rule;
+        });
+    return !opened.ok() && opened.error().detail == "there is no finite text of this form";
+  };
+  EXPECT_FALSE(book_.open_known("x").has_value());
+  EXPECT_TRUE(is_refused("x"));
+  EXPECT_TRUE(is_refused("x"));
+  EXPECT_EQ(written_, 1);
+  const auto known = book_.open_known("x");
+  EXPECT_TRUE(known.has_value() && !known->ok());
+  for (std::size_t i = 0; i < GrammarBook::kRefusedMax; ++i) {
+    EXPECT_TRUE(is_refused(std::to_string(i)));
+  }
+  written_ = 0;
+  EXPECT_TRUE(is_refused("1"));
+  EXPECT_EQ(written_, 0) << "those that came last are remembered";
+  EXPECT_TRUE(is_refused("x"));
+  EXPECT_EQ(written_, 1);
+}
+
+// Which says where in a request something is wrong: the same form may be elsewhere in another.
+TEST_F(GrammarBookTest, WhatTheWriterOfAGrammarRefusesIsAskedAnew) {
+  for (const char* const detail : {"here", "there"}) {
+    const auto opened = book_.open("x", [&](ByteGrammar&) -> Result<ByteGrammar::Part> {
+      return Error{ErrorCode::kInvalidArgument, detail};
+    });
+    EXPECT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().detail, detail);
+  }
+}
+
+TEST_F(GrammarBookTest, OpensAtOnceOnlyWhatItKnows) {
+  const std::string schema = R"({"type":"null"})";
+  EXPECT_FALSE(book_.open_known(schema).has_value());
+  open(schema);
+  const auto known = book_.open_known(schema);
+  ASSERT_TRUE(known.has_value() && known->ok());
+  EXPECT_TRUE(allows(known->value(), token('n')));
+}
+
 TEST_F(GrammarBookTest, AGrammarThatGoesOnInTooManyWaysAllowsNothing) {
   const Result<OwnedConstraint> opened = book_.open("later", [](ByteGrammar& grammar) {
     return add_ebnf(doubling_rules("\"q\" r0 \"x\""), grammar);

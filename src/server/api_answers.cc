@@ -24,16 +24,14 @@ void ApiService::generate(ExchangeId exchange, RequestReader read, HttpRequest&&
 }
 
 void ApiService::compute(ExchangeId exchange, ReadRequest read, bool receipt_only) {
-  auto make = [this, receipt_only, read = std::move(read),
-               caller = exchanges_[exchange].caller]() -> ApiResult<ReadyAnswer> {
-    ApiResult<PreparedAnswer> prepared = preparation_.prepare(read(), caller);
-    if (auto* const fault = std::get_if<ApiError>(&prepared)) return std::move(*fault);
-    auto& [job, plan] = std::get<PreparedAnswer>(prepared);
-    plan.receipt_only = receipt_only;
-    return ReadyAnswer{.job = make_ready(engine_, std::move(job)), .plan = std::move(plan)};
-  };
-  work_out<ReadyAnswer>(
-      exchange, make, [this, exchange](ReadyAnswer&& ready) { start(exchange, std::move(ready)); });
+  prepare(exchange, std::move(read), [this, exchange, receipt_only](PreparedAnswer&& prepared) {
+    prepared.plan.receipt_only = receipt_only;
+    return [this, exchange,
+            ready = ReadyAnswer{.job = make_ready(engine_, std::move(prepared.job)),
+                                .plan = std::move(prepared.plan)}]() mutable {
+      start(exchange, std::move(ready));
+    };
+  });
 }
 
 void ApiService::start(ExchangeId exchange, ReadyAnswer&& ready) {

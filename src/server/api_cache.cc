@@ -85,14 +85,14 @@ void ApiService::warm(ExchangeId exchange, HttpRequest&& request) {
 
 // What a prompt would find now, and where it parts from what is cached.
 void ApiService::explain(ExchangeId exchange, HttpRequest&& request) {
-  work_out<PreparedAnswer>(
-      exchange,
-      [this, body = std::move(request.body), caller = exchanges_[exchange].caller] {
-        return preparation_.prepare(read_warm_request(body, preparation_.rules()), caller);
-      },
-      [this, exchange](PreparedAnswer&& prepared) {
-        ask_to_explain(exchange, std::move(prepared.job.prompts.front().spec));
-      });
+  const auto read = [this, body = std::move(request.body)] {
+    return read_warm_request(body, preparation_.rules());
+  };
+  prepare(exchange, read, [this, exchange](PreparedAnswer&& prepared) {
+    return [this, exchange, spec = std::move(prepared.job.prompts.front().spec)]() mutable {
+      ask_to_explain(exchange, std::move(spec));
+    };
+  });
 }
 
 void ApiService::ask_to_explain(ExchangeId exchange, RequestSpec&& spec) {

@@ -59,6 +59,10 @@ bool matches(std::string_view route, std::string_view path) {
   return route == path || (route.size() > 1 && route.ends_with('/') && path.starts_with(route));
 }
 
+WorkThread::Limits preparing_limits(const ApiOptions& options) {
+  return {.works = options.preparing_max, .bytes = options.preparing_bytes_max};
+}
+
 }  // namespace
 
 ApiService::ApiService(ServedModel& model, const Engine& engine, ApiOptions options)
@@ -68,12 +72,12 @@ ApiService::ApiService(ServedModel& model, const Engine& engine, ApiOptions opti
       preparation_(model, options_.model_name, options_.answers_max),
       ids_(machine_entropy()),
       started_s_(wall_clock_seconds()),
+      forming_(std::make_unique<WorkThread>(preparing_limits(options_))),
       loading_(std::make_unique<WorkThread>(
           WorkThread::Limits{.works = kAdaptersLoadingMax, .bytes = kAdaptersLoadingMax})),
       writing_(std::make_unique<WorkThread>(WorkThread::Limits{.works = options_.answers_max})) {
   for (auto& each : work_) {
-    each = std::make_unique<WorkThread>(
-        WorkThread::Limits{.works = options_.preparing_max, .bytes = options_.preparing_bytes_max});
+    each = std::make_unique<WorkThread>(preparing_limits(options_));
   }
 }
 
@@ -208,6 +212,7 @@ void ApiService::gone(ExchangeId exchange) {
   if (found == exchanges_.end()) return;
   if (found->second.answer_or_null != nullptr) loop_->cancel(exchange);
   for (const auto& each : work_) each->withdraw(exchange);
+  forming_->withdraw(exchange);
   loading_->withdraw(exchange);
   if (found->second.writing && !writing_->withdraw(exchange)) {
     leaving_.insert(exchanges_.extract(found));
@@ -262,14 +267,54 @@ WorkThread& ApiService::work_thread_of(std::int64_t body_bytes) {
 void ApiService::work(ExchangeId exchange, std::function<Finish()> work) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
+  work_on(work_thread_of(found->second.body_bytes), exchange, std::move(work));
+}
+
+void ApiService::work_on(WorkThread& thread, ExchangeId exchange, std::function<Finish()> work) {
+  const auto found = exchanges_.find(exchange);
+  if (found == exchanges_.end()) return;
   WorkThread::Work posted = work_of(exchange, found->second.body_bytes);
   posted.run = [this, exchange, work = std::move(work)] {
     http_->post([this, exchange, finish = work()] {
       if (exchanges_.contains(exchange)) finish();
     });
   };
-  if (work_thread_of(posted.bytes).try_post(std::move(posted))) return;
+  if (thread.try_post(std::move(posted))) return;
   refuse(exchange, overloaded("too many requests wait to be read"));
+}
+
+// What a form costs to compile is known when it is compiled, and a client may send many.
+void ApiService::prepare(ExchangeId exchange, ReadRequest read, UsePrepared use) {
+  const Exchange& entry = exchanges_.at(exchange);
+  const bool is_short = entry.body_bytes <= kShortBodyBytes;
+  work(exchange,
+       [this, exchange, is_short, read = std::move(read), use = std::move(use),
+        caller = entry.caller]() -> Finish {
+         ApiResult<CompletionRequest> request = read();
+         if (!is_short) return finish_of(exchange, preparation_.prepare(request, caller), use);
+         auto prepared = preparation_.prepare_at_once(request, caller);
+         if (prepared.has_value()) return finish_of(exchange, *std::move(prepared), use);
+         return [this, exchange, use, request = std::move(request)]() mutable {
+           prepare_form(exchange, std::move(request), std::move(use));
+         };
+       });
+}
+
+void ApiService::prepare_form(ExchangeId exchange, ApiResult<CompletionRequest>&& request,
+                              UsePrepared use) {
+  work_on(*forming_, exchange,
+          [this, exchange, request = std::move(request), use = std::move(use),
+           caller = exchanges_.at(exchange).caller] {
+            return finish_of(exchange, preparation_.prepare(request, caller), use);
+          });
+}
+
+ApiService::Finish ApiService::finish_of(ExchangeId exchange, ApiResult<PreparedAnswer>&& prepared,
+                                         const UsePrepared& use) {
+  if (const auto* const fault = std::get_if<ApiError>(&prepared)) {
+    return [this, exchange, fault = *fault] { refuse(exchange, fault); };
+  }
+  return use(std::get<PreparedAnswer>(std::move(prepared)));
 }
 
 void ApiService::ask(ExchangeId exchange, ServingLoop::Question question) {

@@ -13,7 +13,8 @@
 // Thread:     the I/O thread, but for what is said to run on another.
 // Memory:     one entry an exchange.
 // Cost:       a look-up a request; texts are parsed and tokenised on a work thread, of which longer
-//             ones have others, so that short ones do not wait for them; what is long to write is
+//             ones have others, and so have short ones whose forms have to be compiled, so that
+//             other short ones do not wait for them; what is long to write is
 //             written there or on the writing thread. Streams wait for none of these.
 // Not here:   sockets (http/), the shape of JSON (openai/), the engine's thread (ServingLoop).
 #pragma once
@@ -94,6 +95,7 @@ class ApiService final : public HttpService {
   // The same of what uses the model and the server alone, and may take seconds.
   void stop_preparing() {
     for (auto& each : work_) each.reset();
+    forming_.reset();
     writing_.reset();
   }
 
@@ -172,6 +174,7 @@ class ApiService final : public HttpService {
   // is still open then.
   using Finish = std::function<void()>;
   void work(ExchangeId exchange, std::function<Finish()> work);
+  void work_on(WorkThread& thread, ExchangeId exchange, std::function<Finish()> work);
   WorkThread::Work work_of(ExchangeId exchange, std::int64_t bytes);
   WorkThread& work_thread_of(std::int64_t body_bytes);
   // The same of work that may come to nothing: `use` has what it made, or the exchange is refused.
@@ -186,17 +189,25 @@ class ApiService final : public HttpService {
     });
   }
   using ReadRequest = std::function<ApiResult<CompletionRequest>()>;
+  // Has the request that `read` reads prepared for the caller of the exchange: `use` then gets it,
+  // on the same thread, and what it returns runs on the I/O thread, or the exchange is refused.
+  using UsePrepared = std::function<Finish(PreparedAnswer&&)>;
+  void prepare(ExchangeId exchange, ReadRequest read, UsePrepared use);
+  // The same behind all that a work thread can do at once.
+  void prepare_form(ExchangeId exchange, ApiResult<CompletionRequest>&& request, UsePrepared use);
+  Finish finish_of(ExchangeId exchange, ApiResult<PreparedAnswer>&& prepared,
+                   const UsePrepared& use);
   using BodyReader = ApiResult<TemplateJson> (*)(std::string_view, const Preparation&);
   void answer_worked_out(ExchangeId exchange, std::string&& body, BodyReader reader);
   // Asks the engine between two steps, or refuses the exchange.
   void ask(ExchangeId exchange, ServingLoop::Question question);
   using RequestReader = ApiResult<CompletionRequest> (*)(std::string_view, const RequestRules&);
   void generate(ExchangeId exchange, RequestReader read, HttpRequest&& request);
-  // Has the request that `read` reads prepared, for the caller of the exchange, and computed.
   struct ReadyAnswer {
     ReadyJob job;
     AnswerPlan plan;
   };
+  // Has the request that `read` reads prepared and computed.
   void compute(ExchangeId exchange, ReadRequest read, bool receipt_only = false);
   void start(ExchangeId exchange, ReadyAnswer&& ready);
   // Answers that are computed or written, or wait for it.
@@ -240,6 +251,7 @@ class ApiService final : public HttpService {
   std::int64_t writings_ = 0;  // answers that the writing thread has
   // Their works use all of this: first to end.
   std::array<std::unique_ptr<WorkThread>, 3> work_;  // by bytes of the body
+  std::unique_ptr<WorkThread> forming_;              // of short requests with a new form
   std::unique_ptr<WorkThread> loading_;              // of adapters, which may take seconds
   std::unique_ptr<WorkThread> writing_;  // of answers, for which new requests shall not wait
 };

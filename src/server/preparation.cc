@@ -325,9 +325,9 @@ ThoughtPlace Preparation::thoughts_of(const CompletionRequest& request,
 }
 
 // A tenant's forms are its own: time would tell others whether theirs is one of them.
-ApiResult<OwnedConstraint> Preparation::constraint_of(const CompletionRequest& request,
-                                                      ThoughtPlace thoughts,
-                                                      const Caller& caller) const {
+std::optional<ApiResult<OwnedConstraint>> Preparation::constraint_of(
+    const CompletionRequest& request, ThoughtPlace thoughts, const Caller& caller,
+    Forms forms) const {
   const std::optional<ToolCallSpelling>& spelling = shown_to(request).spelling;
   if (!has_form(request, spelling)) return OwnedConstraint();
   const auto write = [&](ByteGrammar& grammar) -> Result<ByteGrammar::Part> {
@@ -335,10 +335,12 @@ ApiResult<OwnedConstraint> Preparation::constraint_of(const CompletionRequest& r
     const auto marks = shown_to(request).thought_marks.value_or(ThoughtMarks());
     return add_thoughts(thoughts, form, grammar, marks);
   };
-  Result<OwnedConstraint> constraint =
-      model_.grammars().open(form_key(request, thoughts, caller.tenant), write);
-  if (!constraint.ok()) return form_error(request, constraint.error().detail);
-  return std::move(constraint).value();
+  const std::string key = form_key(request, thoughts, caller.tenant);
+  std::optional<Result<OwnedConstraint>> constraint = model_.grammars().open_known(key);
+  if (!constraint.has_value() && forms == Forms::kKnown) return std::nullopt;
+  if (!constraint.has_value()) constraint = model_.grammars().open(key, write);
+  if (!constraint->ok()) return form_error(request, constraint->error().detail);
+  return std::move(*constraint).value();
 }
 
 ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
@@ -420,17 +422,28 @@ AnswerPlan Preparation::plan_of(const CompletionRequest& request) const {
   return plan;
 }
 
-ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& read,
+ApiResult<PreparedAnswer> Preparation::prepare(const ApiResult<CompletionRequest>& read,
                                                const Caller& caller) const {
-  if (auto* const fault = std::get_if<ApiError>(&read)) return std::move(*fault);
-  const CompletionRequest& request = std::get<CompletionRequest>(read);
+  if (const auto* const fault = std::get_if<ApiError>(&read)) return *fault;
+  return *prepare(std::get<CompletionRequest>(read), caller, Forms::kAll);
+}
+
+std::optional<ApiResult<PreparedAnswer>> Preparation::prepare_at_once(
+    const ApiResult<CompletionRequest>& read, const Caller& caller) const {
+  if (const auto* const fault = std::get_if<ApiError>(&read)) return *fault;
+  return prepare(std::get<CompletionRequest>(read), caller, Forms::kKnown);
+}
+
+std::optional<ApiResult<PreparedAnswer>> Preparation::prepare(const CompletionRequest& request,
+                                                              const Caller& caller,
+                                                              Forms forms) const {
   if (auto fault = check_model(request.model)) return *std::move(fault);
   const Whereabouts where = whereabouts(caller, request.cache);
   PreparedAnswer prepared = {.job = {}, .plan = plan_of(request)};
   AnswerPlan& plan = prepared.plan;
   // A response says in which order it said and called things.
   prepared.job.in_pieces = request.stream || !request.response.empty();
-  ApiResult<OwnedConstraint> constraint;
+  std::optional<ApiResult<OwnedConstraint>> constraint;
   const bool is_chat = request.kind == CompletionKind::kChat;
   const std::size_t prompts = is_chat ? 1 : request.prompts.size();
   std::vector<TokenChances::Rules> rules_of_prompts;
@@ -444,9 +457,10 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     const TokenChances::Rules said = rules_of_prompt(request, i, ids, cut_tokens);
     const ThoughtPlace thoughts = thoughts_of(request, ids);
     plan.may_think |= thoughts != ThoughtPlace::kBehind;
-    if (i == 0)
-      constraint = constraint_of(request, thoughts, caller);  // prompts of texts are all alike
-    if (auto* const fault = std::get_if<ApiError>(&constraint)) return std::move(*fault);
+    // Prompts of texts are all alike.
+    if (i == 0) constraint = constraint_of(request, thoughts, caller, forms);
+    if (!constraint.has_value()) return std::nullopt;
+    if (auto* const fault = std::get_if<ApiError>(&*constraint)) return std::move(*fault);
     if (request.wants_tokens) plan.prompt_tokens.push_back(ids);
     plan.echoes.push_back(request.echo ? echo_of(request.prompts[i], ids, said, cut_tokens) : "");
     ApiResult<PromptJob> job = prompt_job(request, std::move(ids), where);
@@ -455,7 +469,7 @@ ApiResult<PreparedAnswer> Preparation::prepare(ApiResult<CompletionRequest>&& re
     rules_of_prompts.push_back(said);
     made.thoughts = thoughts;
     made.thought_marks = shown_to(request).thought_marks.value_or(ThoughtMarks());
-    made.spec.constraint = std::get<OwnedConstraint>(constraint);
+    made.spec.constraint = std::get<OwnedConstraint>(*constraint);
   }
   if (auto fault = check_prompt_logprobs(request, prepared.job)) return *std::move(fault);
   for (std::size_t i = 0; i < prompts; ++i) {

@@ -47,8 +47,11 @@ class Preparation {
   const std::string& model_name() const noexcept { return model_name_; }
 
   // A request that was refused when it was read stays so.
-  ApiResult<PreparedAnswer> prepare(ApiResult<CompletionRequest>&& read,
+  ApiResult<PreparedAnswer> prepare(const ApiResult<CompletionRequest>& read,
                                     const Caller& caller) const;
+  // The same unless its form has to be compiled, which may take a second; then nothing.
+  std::optional<ApiResult<PreparedAnswer>> prepare_at_once(const ApiResult<CompletionRequest>& read,
+                                                           const Caller& caller) const;
 
   // The tokens of a chat's messages, or of a text, as a completion of them would begin; of a text
   // perhaps without the special tokens that the tokenizer puts around it.
@@ -111,9 +114,14 @@ class Preparation {
                       const TokenChances::Rules& said, std::int64_t cut_tokens) const;
   // Where the answer to a chat begins: kBehind, too, where thoughts are left in the text.
   ThoughtPlace thoughts_of(const CompletionRequest& request, std::span<const TokenId> prompt) const;
+  enum class Forms : std::uint8_t { kAll, kKnown };
+  // Nothing: its form is none of `forms`.
+  std::optional<ApiResult<PreparedAnswer>> prepare(const CompletionRequest& request,
+                                                   const Caller& caller, Forms forms) const;
   // What answers have to be; none: any text.
-  ApiResult<OwnedConstraint> constraint_of(const CompletionRequest& request, ThoughtPlace thoughts,
-                                           const Caller& caller) const;
+  std::optional<ApiResult<OwnedConstraint>> constraint_of(const CompletionRequest& request,
+                                                          ThoughtPlace thoughts,
+                                                          const Caller& caller, Forms forms) const;
   // All but what its prompts are.
   AnswerPlan plan_of(const CompletionRequest& request) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,

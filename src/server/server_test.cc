@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/temp_directory.h"
 #include "http/raw_client.h"
@@ -56,6 +57,25 @@ class ServerTest : public testing::Test {
     set_log_sink({});
   }
 
+  // A client that has asked for this.
+  RawClient asks(const std::string& path, const std::string& body) const {
+    RawClient client;
+    EXPECT_TRUE(client.connect(server_->port()));
+    EXPECT_TRUE(client.send("POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+                            std::to_string(body.size()) + "\r\n\r\n" + body));
+    return client;
+  }
+  // Waits until a page says this, of the number of times that it was asked.
+  template <typename Words>
+  void wait_for(const std::string& path, Words words) const {
+    RawClient client;
+    ASSERT_TRUE(client.connect(server_->port()));
+    for (int times = 1;; ++times) {
+      ASSERT_TRUE(client.send("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n"));
+      if (client.read_answer().body.find(words(times)) != std::string::npos) return;
+    }
+  }
+
   static bool comes(std::promise<void>& promise) {
     return promise.get_future().wait_for(kPatience) == std::future_status::ready;
   }
@@ -71,15 +91,37 @@ class ServerTest : public testing::Test {
 
 // Who ends a server may not wait as long: what it has cached is then in no lower tier.
 TEST_F(ServerTest, SettlesWhileARequestThatWasCutOffIsStillPrepared) {
-  const std::string body = R"({"messages":[{"role":"user","content":"hi"}]})";
-  RawClient client;
-  ASSERT_TRUE(client.connect(server_->port()));
-  ASSERT_TRUE(client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: " +
-                          std::to_string(body.size()) + "\r\n\r\n" + body));
+  const RawClient client =
+      asks("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}]})");
   EXPECT_TRUE(comes(stands_));
   server_->drain(std::chrono::microseconds(0));
   EXPECT_TRUE(comes(settled_));
   let_go_.set_value();
+}
+
+// A form that can be read in so many ways that it is refused, after much work: each `last` is
+// another.
+std::string costly_form(int last) {
+  std::string rules = R"(root ::= r0\n)";
+  for (int i = 0; i < 20; ++i) {
+    const std::string next = "r" + std::to_string(i + 1);
+    rules += "r" + std::to_string(i) + " ::= " + next + " | " + next + R"( \"a\"\n)";
+  }
+  return rules + R"(r20 ::= \")" + std::to_string(last) + R"(\"\n)";
+}
+
+TEST_F(ServerTest, AnswersShortRequestsWhileOthersBringNewForms) {
+  std::vector<RawClient> others;
+  for (int i = 0; i < 8; ++i) {
+    others.push_back(asks("/v1/completions", R"({"max_tokens":1,"prompt":"a","guided_grammar":")" +
+                                                 costly_form(i) + "\"}"));
+  }
+  wait_for("/metrics", [](int own) {
+    return "\nstemma_http_requests_total " + std::to_string(8 + own) + "\n";
+  });
+  RawClient client = asks("/v1/completions", R"({"max_tokens":1,"prompt":"a"})");
+  EXPECT_EQ(client.read_answer().status, 200);
+  EXPECT_FALSE(others.back().has_received());
 }
 
 }  // namespace
