@@ -55,6 +55,7 @@ void cut_to(std::int64_t likeliest, TokenChance& chance) {
 
 // A JSON value takes some 0.5 us to make, write and free; text takes as long where it is long.
 constexpr std::int64_t kLongValues = 2000;
+constexpr std::int64_t kVeryLongValues = 50'000;
 constexpr std::int64_t kTextBytesPerValue = 256;
 // Of a token's text, logprob, bytes or rank, and the object around them.
 constexpr std::int64_t kValuesPerToken = 6;
@@ -130,8 +131,8 @@ Answer::Answer(AnswerPlan plan)
   }
 }
 
-bool Answer::takes_long(const AnswerUpdate& update) const {
-  if (!update.of_prompt.empty() || update.finish == FinishReason::kFailed) return false;
+Answer::Time Answer::time_of(const AnswerUpdate& update) const {
+  if (!update.of_prompt.empty() || update.finish == FinishReason::kFailed) return Time::kShort;
   std::int64_t values = values_of(update);
   const auto index = static_cast<std::size_t>(update.index);
   if (plan_.stream && !shown_[index]) {
@@ -141,7 +142,8 @@ bool Answer::takes_long(const AnswerUpdate& update) const {
   const bool tells_all = ends_with(update) || (response_.has_value() && !readers_.empty());
   if (tells_all) values += kept_values_;
   if (ends_with(update)) values += values_of_request_;
-  return values > kLongValues;
+  if (values > kVeryLongValues) return Time::kVeryLong;
+  return values > kLongValues ? Time::kLong : Time::kShort;
 }
 
 AnswerOutput Answer::take(AnswerUpdate&& update) {

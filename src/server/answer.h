@@ -76,9 +76,11 @@ class Answer {
   AnswerOutput take(AnswerUpdate&& update);
   // Ends it with an error.
   AnswerOutput fail(const ApiError& fault);
-  // Whether `take` of this would hold the I/O thread up, by a millisecond or much more: it then
-  // writes many logprobs, or a very long text.
-  bool takes_long(const AnswerUpdate& update) const;
+  // Whether `take` of this would hold the I/O thread up, by a millisecond or more: it then writes
+  // many logprobs, or a very long text; and whether those that take long should not wait for it.
+  enum class Time : std::uint8_t { kShort, kLong, kVeryLong };
+  Time time_of(const AnswerUpdate& update) const;
+  bool takes_long(const AnswerUpdate& update) const { return time_of(update) != Time::kShort; }
 
   // What all prompts cost, as far as they have said.
   const RequestStats& stats() const noexcept { return stats_; }

@@ -231,6 +231,20 @@ TEST(Answers, WithManyLogprobsOfTheirOwnTakeLong) {
   EXPECT_FALSE(answer.takes_long(whole));
 }
 
+// Those that do not take as long are written by another thread.
+TEST(Answers, WithVeryManyLogprobsTakeVeryLong) {
+  AnswerPlan plan;
+  plan.has_logprobs = true;
+  Answer answer(std::move(plan));
+  AnswerUpdate whole = last_piece();
+  for (const auto& [tokens, time] : {std::pair(4U, Answer::Time::kShort),
+                                     {200U, Answer::Time::kLong},
+                                     {1000U, Answer::Time::kVeryLong}}) {
+    whole.chances = chances(tokens);
+    EXPECT_EQ(answer.time_of(whole), time);
+  }
+}
+
 TEST(Answers, OfManyCopiesOfALongEchoTakeLong) {
   AnswerPlan plan;
   plan.copies = 64;

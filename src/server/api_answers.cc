@@ -58,10 +58,18 @@ void ApiService::take(std::vector<AnswerUpdate>&& updates) {
     Exchange& entry = found->second;
     if (entry.writing) {
       entry.waiting.push_back(std::move(update));
-    } else if (entry.answer_or_null->takes_long(update)) {
-      write(exchange, entry, std::move(update));
-    } else {
-      tell(exchange, entry.answer_or_null->take(std::move(update)));
+      continue;
+    }
+    switch (entry.answer_or_null->time_of(update)) {
+      case Answer::Time::kShort:
+        tell(exchange, entry.answer_or_null->take(std::move(update)));
+        break;
+      case Answer::Time::kLong:
+        write(*writing_[0], exchange, entry, std::move(update));
+        break;
+      case Answer::Time::kVeryLong:
+        write(*writing_[1], exchange, entry, std::move(update));
+        break;
     }
   }
 }
@@ -84,7 +92,8 @@ void ApiService::tell(ExchangeId exchange, AnswerOutput&& output) {
   if (output.failed) loop_->cancel(exchange);
 }
 
-void ApiService::write(ExchangeId exchange, Exchange& entry, AnswerUpdate&& update) {
+void ApiService::write(WorkThread& thread, ExchangeId exchange, Exchange& entry,
+                       AnswerUpdate&& update) {
   WorkThread::Work work = {.whose = exchange, .run = {}};
   work.run = [this, exchange, answer = entry.answer_or_null.get(),
               update = std::move(update)]() mutable {
@@ -95,7 +104,7 @@ void ApiService::write(ExchangeId exchange, Exchange& entry, AnswerUpdate&& upda
   work.failed = [this, exchange](std::string_view) {
     http_->post([this, exchange] { written(exchange, std::nullopt); });
   };
-  if (!writing_->try_post(std::move(work))) {
+  if (!thread.try_post(std::move(work))) {
     return tell(exchange, entry.answer_or_null->fail(overloaded("too many answers are written")));
   }
   entry.writing = true;

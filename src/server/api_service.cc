@@ -74,10 +74,12 @@ ApiService::ApiService(ServedModel& model, const Engine& engine, ApiOptions opti
       started_s_(wall_clock_seconds()),
       forming_(std::make_unique<WorkThread>(preparing_limits(options_))),
       loading_(std::make_unique<WorkThread>(
-          WorkThread::Limits{.works = kAdaptersLoadingMax, .bytes = kAdaptersLoadingMax})),
-      writing_(std::make_unique<WorkThread>(WorkThread::Limits{.works = options_.answers_max})) {
+          WorkThread::Limits{.works = kAdaptersLoadingMax, .bytes = kAdaptersLoadingMax})) {
   for (auto& each : work_) {
     each = std::make_unique<WorkThread>(preparing_limits(options_));
+  }
+  for (auto& each : writing_) {
+    each = std::make_unique<WorkThread>(WorkThread::Limits{.works = options_.answers_max});
   }
 }
 
@@ -214,7 +216,9 @@ void ApiService::gone(ExchangeId exchange) {
   for (const auto& each : work_) each->withdraw(exchange);
   forming_->withdraw(exchange);
   loading_->withdraw(exchange);
-  if (found->second.writing && !writing_->withdraw(exchange)) {
+  const bool waits = std::any_of(writing_.begin(), writing_.end(),
+                                 [&](const auto& each) { return each->withdraw(exchange); });
+  if (found->second.writing && !waits) {
     leaving_.insert(exchanges_.extract(found));
     return;
   }

@@ -3,10 +3,10 @@
 //
 //   I/O thread ──body──► work threads ──job──► I/O thread ──► engine's thread
 //   I/O thread ◄───────────────────────updates, once a step────────────┘
-//   I/O thread ──update that takes long──► writing thread ──what to say──► I/O thread
+//   I/O thread ──update that takes long──► writing threads ──what to say──► I/O thread
 //
 // A job is submitted by the I/O thread, which also hears of clients that go: what was cancelled
-// before it was submitted is never computed. While an answer is on the writing thread the I/O
+// before it was submitted is never computed. While an answer is on a writing thread the I/O
 // thread does not touch it: further updates of it wait, and if its client goes it is kept until it
 // is back.
 //
@@ -96,7 +96,7 @@ class ApiService final : public HttpService {
   void stop_preparing() {
     for (auto& each : work_) each.reset();
     forming_.reset();
-    writing_.reset();
+    for (auto& each : writing_) each.reset();
   }
 
  private:
@@ -112,7 +112,7 @@ class ApiService final : public HttpService {
     std::int64_t begun_us = 0;
     std::int64_t body_bytes = 0;
     std::unique_ptr<Answer> answer_or_null;  // nullptr: is being prepared, or answered at once
-    bool writing = false;                    // the writing thread has the answer
+    bool writing = false;                    // a writing thread has the answer
     std::vector<AnswerUpdate> waiting = {};  // for it to be back
   };
   using Verb = void (ApiService::*)(ExchangeId, HttpRequest&&);
@@ -214,8 +214,8 @@ class ApiService final : public HttpService {
   std::int64_t open_answers() const { return loop_->answers_in_flight() + writings_; }
   // Says it; the exchange is gone afterwards where that ends the answer.
   void tell(ExchangeId exchange, AnswerOutput&& output);
-  void write(ExchangeId exchange, Exchange& entry, AnswerUpdate&& update);
-  // What the writing thread gave back; nothing: it could not be written.
+  void write(WorkThread& thread, ExchangeId exchange, Exchange& entry, AnswerUpdate&& update);
+  // What a writing thread gave back; nothing: it could not be written.
   void written(ExchangeId exchange, std::optional<AnswerOutput>&& output);
   void ask_to_explain(ExchangeId exchange, RequestSpec&& spec);
   void tell_trees(ExchangeId exchange, std::int64_t page_size, TreeListing&& device,
@@ -246,14 +246,15 @@ class ApiService final : public HttpService {
   AnswerTally tally_;
   GrowthRate output_rate_;  // of ServingLoop::output_tokens
   std::unordered_map<ExchangeId, Exchange> exchanges_;
-  // Whose clients went while the writing thread had their answers.
+  // Whose clients went while a writing thread had their answers.
   std::unordered_map<ExchangeId, Exchange> leaving_;
-  std::int64_t writings_ = 0;  // answers that the writing thread has
+  std::int64_t writings_ = 0;  // answers that writing threads have
   // Their works use all of this: first to end.
   std::array<std::unique_ptr<WorkThread>, 3> work_;  // by bytes of the body
   std::unique_ptr<WorkThread> forming_;              // of short requests with a new form
   std::unique_ptr<WorkThread> loading_;              // of adapters, which may take seconds
-  std::unique_ptr<WorkThread> writing_;  // of answers, for which new requests shall not wait
+  // Of answers, for which new requests shall not wait: that take long, and that take very long.
+  std::array<std::unique_ptr<WorkThread>, 2> writing_;
 };
 
 }  // namespace stemma

@@ -124,5 +124,17 @@ TEST_F(ServerTest, AnswersShortRequestsWhileOthersBringNewForms) {
   EXPECT_FALSE(others.back().has_received());
 }
 
+TEST_F(ServerTest, WritesAnswersThatAreLongWhileMuchLongerOnesAreWritten) {
+  const std::string prompt(240, 'a');
+  RawClient much =
+      asks("/v1/completions",
+           R"({"max_tokens":1,"n":64,"prompt_logprobs":20,"prompt":")" + prompt + "\"}");
+  wait_for("/health", [](int) { return R"("answers_in_flight":1})"; });
+  RawClient client =
+      asks("/v1/completions", R"({"max_tokens":100,"ignore_eos":true,"logprobs":5,"prompt":"a"})");
+  EXPECT_EQ(client.read_answer().status, 200);
+  EXPECT_FALSE(much.has_received());
+}
+
 }  // namespace
 }  // namespace stemma
