@@ -14,8 +14,8 @@
 // Memory:     one entry an exchange.
 // Cost:       a look-up a request; texts are parsed and tokenised on a work thread, of which longer
 //             ones have others, and so have short ones whose forms have to be compiled, so that
-//             other short ones do not wait for them; what is long to write is
-//             written there or on the writing thread. Streams wait for none of these.
+//             other short ones do not wait for them; what is long to write is written there or on
+//             a writing thread. Streams wait for none of these.
 // Not here:   sockets (http/), the shape of JSON (openai/), the engine's thread (ServingLoop).
 #pragma once
 
