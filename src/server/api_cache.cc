@@ -85,10 +85,10 @@ void ApiService::warm(ExchangeId exchange, HttpRequest&& request) {
 
 // What a prompt would find now, and where it parts from what is cached.
 void ApiService::explain(ExchangeId exchange, HttpRequest&& request) {
-  const auto read = [this, body = std::move(request.body)] {
+  auto read = [this, body = std::move(request.body)] {
     return read_warm_request(body, preparation_.rules());
   };
-  prepare(exchange, read, [this, exchange](PreparedAnswer&& prepared) {
+  prepare(exchange, std::move(read), [this, exchange](PreparedAnswer&& prepared) {
     return [this, exchange, spec = std::move(prepared.job.prompts.front().spec)]() mutable {
       ask_to_explain(exchange, std::move(spec));
     };
