@@ -25,6 +25,9 @@ constexpr Utf8Form kUtf8Forms[] = {
     {4, {0xF1, 0xF3}, {0x80, 0xBF}}, {4, {0xF4, 0xF4}, {0x80, 0x8F}},
 };
 
+constexpr std::int32_t kAll = 0;  // the stacks behind which the text is all
+constexpr std::int32_t kUnwanted = -1;
+
 }  // namespace
 
 ByteAutomaton::ByteAutomaton(ByteProgram program, std::int64_t work)
@@ -71,12 +74,12 @@ void ByteAutomaton::find_classes() {
 void ByteAutomaton::begin(std::int64_t work) {
   forget_all();
   byte_work_left_ = work;
-  Reached reached;
-  ++walk_;
-  follow({program_.start, 0}, reached);
+  begin_walk();
+  to_follow_.push_back({program_.start, kAll});
+  Ways ways = follow();
   exhausted_ = byte_work_left_ < 0;
-  keep(std::move(reached));
-  for (Stack& stack : stacks_) stack.counted = false;
+  keep(std::move(ways));
+  for (Stacks& stacks : stacks_) stacks.counted = false;
 }
 
 // Gives the memory back.
@@ -84,119 +87,262 @@ void ByteAutomaton::forget_all() {
   states_ = {};
   next_ = {};
   known_.clear();
-  stacks_ = std::vector<Stack>(1);  // 0: nothing goes on
+  stacks_ = {};
   known_stacks_.clear();
   place_bytes_ = 0;
   work_done_ = 0;
+  keep_stacks({.places = {}, .may_end = true});
 }
 
 std::size_t ByteAutomaton::bytes() const {
-  constexpr std::size_t kNode = 48;  // of a map, with what the allocator adds
-  constexpr std::size_t kStateNode = kNode + sizeof(std::pair<const Reached, State>);
-  constexpr std::size_t kStackNode = kNode + sizeof(std::pair<const Place, std::int32_t>);
+  constexpr std::size_t kNode = 40;  // of a table, with its bucket and what the allocator adds
+  constexpr std::size_t kStateNode = kNode + sizeof(std::pair<const Ways, State>);
+  constexpr std::size_t kStacksNode = kNode + sizeof(std::pair<const Ways, std::int32_t>);
   return program_.steps.size() * (sizeof(ByteStep) + sizeof(Mark)) +
          states_.capacity() * sizeof(KeptState) + next_.capacity() * sizeof(State) +
-         known_.size() * kStateNode + place_bytes_ + stacks_.capacity() * sizeof(Stack) +
-         known_stacks_.size() * kStackNode;
+         known_.size() * kStateNode + place_bytes_ + stacks_.capacity() * sizeof(Stacks) +
+         known_stacks_.size() * kStacksNode;
 }
 
 void ByteAutomaton::keep_only(std::span<State* const> kept) {
   const auto content_of = [&](State state) {
     const KeptState& one = states_[static_cast<std::size_t>(state)];
-    return Reached{*one.places, one.may_end};
+    return Ways{*one.places, one.may_end};
   };
-  std::vector<Reached> contents = {content_of(start())};
+  std::vector<Ways> contents = {content_of(start())};
   for (const State* const state : kept) contents.push_back(content_of(*state));
-  const std::vector<Stack> stacks = std::exchange(stacks_, {});
+  const std::vector<Stacks> stacks = std::exchange(stacks_, {});
+  const auto known_stacks = std::exchange(known_stacks_, {});  // whose keys `stacks` point at
   forget_all();
-  std::vector<std::int32_t> again(stacks.size(), -1);
-  again[0] = 0;
+  // Those that are wanted, from the last on; then, from the first on, by their new numbers.
+  std::vector<std::int32_t> again(stacks.size(), kUnwanted);
+  const auto want_all = [&](const Ways& ways) {
+    for (const Place& place : ways.places) again[static_cast<std::size_t>(place.stacks)] = kAll;
+  };
+  const auto renumber = [&](Ways& ways) {
+    for (Place& place : ways.places) place.stacks = again[static_cast<std::size_t>(place.stacks)];
+  };
+  for (const Ways& ways : contents) want_all(ways);
+  for (std::size_t i = stacks.size(); i-- > 0;) {
+    if (again[i] != kUnwanted) want_all(*stacks[i].ways);
+  }
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    if (again[i] == kUnwanted) continue;
+    Ways ways = *stacks[i].ways;
+    renumber(ways);
+    again[i] = keep_stacks(ways);
+  }
   for (std::size_t i = 0; i < contents.size(); ++i) {
-    for (Place& place : contents[i].places) {
-      place.stack = pushed_again(stacks, place.stack, again);
-    }
+    renumber(contents[i]);
     const State state = keep(std::move(contents[i]));
     if (i > 0) *kept[i - 1] = state;
   }
 }
 
-std::int32_t ByteAutomaton::pushed_again(std::span<const Stack> old, std::int32_t number,
-                                         std::span<std::int32_t> again) {
-  std::vector<std::size_t> upwards;
-  auto at = static_cast<std::size_t>(number);
-  for (; again[at] < 0; at = static_cast<std::size_t>(old[at].below)) upwards.push_back(at);
-  std::int32_t stack = again[at];
-  for (auto one = upwards.rbegin(); one != upwards.rend(); ++one) {
-    stack = pushed(old[*one].step, stack);
-    again[*one] = stack;
-  }
-  return stack;
+void ByteAutomaton::begin_walk() {
+  ++walk_;
+  others_.clear();
+  to_follow_.clear();
+  opened_count_ = 0;
+  unions_.clear();
 }
 
-// Their order depends on the bytes alone. At a fork the other way is that which goes on behind what
-// is repeated or may be left out: it comes first, and what has gone on so for longest does, so that
-// readings that begin later do not take the room of those that can end.
-void ByteAutomaton::follow(Place from, Reached& reached) {
-  open_.assign(1, from);
-  while (!open_.empty()) {
-    const Place place = open_.back();
-    open_.pop_back();
-    if (--byte_work_left_ < 0) return;
+// How many steps that are depends on the places alone, not on their order nor on numbers.
+ByteAutomaton::Ways ByteAutomaton::follow() {
+  Union whole;
+  while (!to_follow_.empty()) {
+    const Place place = to_follow_.back();
+    to_follow_.pop_back();
+    if (--byte_work_left_ < 0) return {};
     if (meets(place)) continue;
     const ByteStep& step = program_.steps[static_cast<std::size_t>(place.step)];
     switch (step.kind) {
       case Kind::kByte:
-        if (marks_[static_cast<std::size_t>(place.step)].kept++ < kReadingsMax) {
-          reached.places.push_back(place);
-        }
+        whole.found.push_back(place);
         break;
       case Kind::kFork:
-        open_.push_back({step.next, place.stack});
-        open_.push_back({step.other, place.stack});
+        to_follow_.push_back({step.next, place.stacks});
+        to_follow_.push_back({step.other, place.stacks});
         break;
-      case Kind::kCall: {
-        // A rule that ends with another one does not wait for it.
-        const bool is_last =
-            program_.steps[static_cast<std::size_t>(step.next)].kind == Kind::kReturn;
-        open_.push_back(
-            {step.other, is_last ? place.stack : pushed_as_work(step.next, place.stack)});
+      case Kind::kCall:
+        call(step.other, {step.next, place.stacks});
         break;
-      }
       case Kind::kReturn:
-        if (place.stack == 0) {
-          reached.may_end = true;
-        } else {
-          const Stack& stack = stacks_[static_cast<std::size_t>(place.stack)];
-          open_.push_back({stack.step, stack.below});
-        }
+        end_rule(place.stacks, whole.ways.may_end);
         break;
     }
   }
+  std::sort(whole.found.begin(), whole.found.end());
+  return united(std::move(whole));
 }
 
 bool ByteAutomaton::meets(const Place& place) {
   Mark& mark = marks_[static_cast<std::size_t>(place.step)];
   if (mark.walk != walk_) {
-    mark = {walk_, place.stack};
+    mark.walk = walk_;
+    mark.stacks = place.stacks;
     return false;
   }
-  return mark.stack == place.stack || !others_.insert(place).second;
+  return mark.stacks == place.stacks || !others_.insert(place).second;
 }
 
-std::int32_t ByteAutomaton::pushed(std::int32_t step, std::int32_t below) {
+void ByteAutomaton::call(std::int32_t rule, Place behind) {
+  Mark& mark = marks_[static_cast<std::size_t>(rule)];
+  if (mark.walk_opened != walk_) {
+    mark.walk_opened = walk_;
+    mark.opened = static_cast<std::int32_t>(opened_count_++);
+    if (opened_.size() < opened_count_) opened_.emplace_back();
+    Opened& opened = opened_[static_cast<std::size_t>(mark.opened)];
+    opened.behind.clear();
+    opened.has_ended = false;
+    opened.number = -1;
+    to_follow_.push_back({rule, ~mark.opened});
+  }
+  Opened& opened = opened_[static_cast<std::size_t>(mark.opened)];
+  opened.behind.push_back(behind);
+  if (opened.has_ended) to_follow_.push_back(behind);
+}
+
+// Once for all who come to its end: callers that come later go on at once.
+void ByteAutomaton::end_rule(std::int32_t stacks, bool& may_end) {
+  if (stacks < 0) {
+    Opened& opened = opened_[static_cast<std::size_t>(~stacks)];
+    if (std::exchange(opened.has_ended, true)) return;
+    to_follow_.insert(to_follow_.end(), opened.behind.begin(), opened.behind.end());
+    return;
+  }
+  Stacks& known = stacks_[static_cast<std::size_t>(stacks)];
+  if (std::exchange(known.ended, walk_) == walk_) return;
+  may_end = may_end || known.ways->may_end;
+  to_follow_.insert(to_follow_.end(), known.ways->places.begin(), known.ways->places.end());
+}
+
+// What is behind its places is put together first. It comes to an end, as no rule begins with
+// itself.
+ByteAutomaton::Ways ByteAutomaton::united(Union whole) {
+  std::vector<Union>& open = open_unions_;
+  open.clear();
+  open.push_back(std::move(whole));
+  while (byte_work_left_ >= 0) {
+    std::vector<std::int32_t> missing = take_known(open.back());
+    if (!missing.empty()) {
+      open.push_back(union_of(std::move(missing)));
+      continue;
+    }
+    Union done = std::move(open.back());
+    open.pop_back();
+    if (open.empty()) return std::move(done.ways);
+    const std::int32_t number = keep_stacks(done.ways);
+    count_as_work(number);
+    if (done.of.size() == 1) {
+      opened_[static_cast<std::size_t>(~done.of.front())].number = number;
+    } else {
+      unions_.emplace(std::move(done.of), number);
+    }
+  }
+  return {};
+}
+
+// Takes places up to one of which the stacks behind it are not known: these, or none.
+std::vector<std::int32_t> ByteAutomaton::take_known(Union& one) {
+  for (std::size_t end = one.taken; one.taken < one.found.size(); one.taken = end) {
+    const std::int32_t step = one.found[one.taken].step;
+    while (end < one.found.size() && one.found[end].step == step) ++end;
+    std::int32_t number = -1;
+    if (end - one.taken == 1) {
+      const std::int32_t behind = one.found[one.taken].stacks;
+      number = known_number(behind);
+      if (number < 0) return {behind};
+    } else {
+      std::vector<std::int32_t> all;
+      for (std::size_t i = one.taken; i < end; ++i) all.push_back(one.found[i].stacks);
+      number = known_union(all);
+      if (number < 0) return all;
+    }
+    one.ways.places.push_back({step, number});
+  }
+  return {};
+}
+
+std::int32_t ByteAutomaton::known_union(const std::vector<std::int32_t>& stacks) const {
+  const auto known = unions_.find(stacks);
+  return known == unions_.end() ? -1 : known->second;
+}
+
+// Most rules have one caller: what is behind it is found at once, for the same work.
+std::int32_t ByteAutomaton::known_number(std::int32_t stacks) {
+  if (stacks >= 0) return stacks;
+  Opened& opened = opened_[static_cast<std::size_t>(~stacks)];
+  if (opened.number >= 0 || opened.behind.size() > 1) return opened.number;
+  const Place& behind = opened.behind.front();
+  if (program_.steps[static_cast<std::size_t>(behind.step)].kind == Kind::kReturn) return -1;
+  const std::int32_t below =
+      behind.stacks >= 0 ? behind.stacks : opened_[static_cast<std::size_t>(~behind.stacks)].number;
+  if (below < 0) return -1;
+  one_way_.places.assign(1, {behind.step, below});
+  opened.number = keep_stacks(one_way_);
+  --byte_work_left_;
+  count_as_work(opened.number);
+  return opened.number;
+}
+
+ByteAutomaton::Union ByteAutomaton::union_of(std::vector<std::int32_t> stacks) {
+  Union one;
+  one.of = stacks;
+  // A rule that ends with another one does not wait for it.
+  std::set<std::int32_t> met(stacks.begin(), stacks.end());
+  while (!stacks.empty()) {
+    const std::int32_t number = stacks.back();
+    stacks.pop_back();
+    if (number >= 0) {
+      const Ways& ways = *stacks_[static_cast<std::size_t>(number)].ways;
+      one.ways.may_end = one.ways.may_end || ways.may_end;
+      one.found.insert(one.found.end(), ways.places.begin(), ways.places.end());
+      continue;
+    }
+    for (const Place& place : opened_[static_cast<std::size_t>(~number)].behind) {
+      if (program_.steps[static_cast<std::size_t>(place.step)].kind != Kind::kReturn) {
+        one.found.push_back(place);
+      } else if (met.insert(place.stacks).second) {
+        stacks.push_back(place.stacks);
+      }
+    }
+  }
+  std::sort(one.found.begin(), one.found.end());
+  one.found.erase(std::unique(one.found.begin(), one.found.end()), one.found.end());
+  byte_work_left_ -= std::ssize(one.found);
+  return one;
+}
+
+std::int32_t ByteAutomaton::keep_stacks(const Ways& ways) {
   const auto number = static_cast<std::int32_t>(stacks_.size());
-  const auto [known, added] = known_stacks_.try_emplace({step, below}, number);
-  if (added) stacks_.push_back({step, below});
+  const auto [known, added] = known_stacks_.try_emplace(ways, number);
+  if (added) {
+    stacks_.push_back({.ways = &known->first});
+    place_bytes_ += known->first.places.capacity() * sizeof(Place);
+  }
   return known->second;
 }
 
 // A byte is bounded by all of them, so that whether it needs too much depends on it alone.
-std::int32_t ByteAutomaton::pushed_as_work(std::int32_t step, std::int32_t below) {
-  const std::int32_t stack = pushed(step, below);
-  const bool counted = std::exchange(stacks_[static_cast<std::size_t>(stack)].counted, true);
-  byte_work_left_ -= kStackWork;
-  if (counted) byte_counted_ += kStackWork;
-  return stack;
+void ByteAutomaton::count_as_work(std::int32_t number) {
+  Stacks& stacks = stacks_[static_cast<std::size_t>(number)];
+  const std::int64_t work = kStackWork + std::ssize(stacks.ways->places);
+  const bool counted = std::exchange(stacks.counted, true);
+  byte_work_left_ -= work;
+  if (counted) byte_counted_ += work;
+}
+
+std::size_t ByteAutomaton::WaysHash::operator()(const Ways& ways) const {
+  constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15;
+  std::uint64_t hash = ways.may_end ? 1 : 0;
+  for (const Place& place : ways.places) {
+    const auto step = static_cast<std::uint32_t>(place.step);
+    const auto stacks = static_cast<std::uint32_t>(place.stacks);
+    hash = (hash ^ (std::uint64_t{step} << 32 | stacks)) * kFactor;
+    hash ^= hash >> 29;
+  }
+  return hash;
 }
 
 // They are numbered in the order of their bytes.
@@ -214,9 +360,7 @@ ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
   }
   byte_work_left_ = byte_work_max_;
   byte_counted_ = 0;
-  Reached reached;
-  ++walk_;
-  others_.clear();
+  begin_walk();
   const std::vector<Place>& places = *states_[static_cast<std::size_t>(state)].places;
   ByteClasses alike = ByteClasses().set();
   for (const Place& place : places) {
@@ -224,12 +368,13 @@ ByteAutomaton::State ByteAutomaton::find_next(State state, std::uint8_t byte) {
     const bool takes = byte >= step.first && byte <= step.last;
     const ByteClasses taken = classes_of(step);
     alike &= takes ? taken : ~taken;
-    if (takes) follow({step.next, place.stack}, reached);
+    if (takes) to_follow_.push_back({step.next, place.stacks});
   }
   byte_work_left_ -= std::ssize(places);
+  Ways ways = follow();
   exhausted_ = byte_work_left_ < 0;  // what was reached may not be all
-  const bool dead = exhausted_ || (reached.places.empty() && !reached.may_end);
-  const State next = dead ? kDead : keep(std::move(reached));
+  const bool dead = exhausted_ || (ways.places.empty() && !ways.may_end);
+  const State next = dead ? kDead : keep(std::move(ways));
   for (std::size_t one = 0; one < classes_ && !exhausted_; ++one) {
     if (alike[one]) next_[static_cast<std::size_t>(state) * classes_ + one] = next;
   }
@@ -315,9 +460,9 @@ int ByteAutomaton::find_run(State state, Text text) {
   return run_of(state);
 }
 
-ByteAutomaton::State ByteAutomaton::keep(Reached reached) {
+ByteAutomaton::State ByteAutomaton::keep(Ways ways) {
   const auto number = static_cast<State>(states_.size());
-  const auto [known, added] = known_.try_emplace(std::move(reached), number);
+  const auto [known, added] = known_.try_emplace(std::move(ways), number);
   if (added) {
     KeptState& kept = states_.emplace_back();
     kept.places = &known->first.places;

@@ -1,11 +1,13 @@
 // ByteAutomaton: follows texts byte by byte through a program, and says what may come next.
 //
-// A state is the list of places where the text may be, each with the rules that are to go on when
-// its own has ended. States are made as texts come to them and kept, so that who comes by again
-// looks up an entry of a table: a deterministic automaton, of which only what is used exists.
+// A state is the list of places where the text may be, one for each step of the program, each with
+// the stacks of rules that may go on when its own has ended. However many ways there are to read a
+// text, those that are in one rule are followed there as one, and part behind it: none is let go.
+// States are made as texts come to them and kept, so that who comes by again looks up an entry of a
+// table: a deterministic automaton, of which only what is used exists.
 //
 // Thread:     one thread at a time.
-// Memory:     32 bytes a step of the program; 4 bytes a state and class of bytes (those that the
+// Memory:     36 bytes a step of the program; 4 bytes a state and class of bytes (those that the
 //             program tells apart, some 30 for a schema), 200 a state, 8 to 16 a place: 5 to 20 a
 //             unit of work_done(), which keep_only() bounds.
 // Cost:       a look-up for a byte that came in this state before; else linear in the places.
@@ -23,6 +25,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,10 +37,6 @@ class ByteAutomaton {
  public:
   using State = std::int32_t;
   static constexpr State kDead = -1;  // no text goes on so
-  // A text that may be at one step of the program in more ways than that is followed in so many of
-  // them alone, those that are nearest to an end first: what comes is of the grammar still, and can
-  // come to one.
-  static constexpr std::int32_t kReadingsMax = 32;
 
   // `work`: what may be done to find the places of no bytes, in the units of allow_work; where that
   // is not enough it is exhausted, and of no use.
@@ -71,16 +70,16 @@ class ByteAutomaton {
   }
 
   // How much work may be done from here on: a unit for each step of the program that is looked at,
-  // kStackWork for each rule behind others and kStateWork for each state that are met for the first
-  // time since keep_only(). What is begun is done, so that it may be as much more as one byte
-  // needs: kByteWorkMax at most.
+  // kStackWork for each list of stacks, with a unit for each place in it, and kStateWork for each
+  // state that are met for the first time since keep_only(). What is begun is done, so that it may
+  // be as much more as one byte needs: kByteWorkMax at most.
   void allow_work(std::int64_t units) { bound_work(units, kByteWorkMax); }
   // There is no bound, as at first.
   void allow_any_work() { bound_work(kAnyWork, kAnyWork); }
   std::int64_t work_left() const { return work_left_; }
   // Whether some was not begun: what there is to find was taken for dead, and may be asked again.
   bool stopped() const { return stopped_; }
-  // Whether one byte needed more than that, with all rules that it meets for a first time or not:
+  // Whether one byte needed more than that, with all stacks that it meets for a first time or not:
   // states that were not known were taken for dead.
   bool exhausted() const { return exhausted_; }
   // What it took since keep_only() to find all that is known, in whatever portions: as much as it
@@ -105,21 +104,27 @@ class ByteAutomaton {
  private:
   static constexpr State kUnknown = -2;
 
-  // A byte may come at `step`; `stack` goes on when its rule has ended, 0: nothing does.
+  // A byte may come at `step`, or a rule goes on there; `stacks` may go on when its own has ended,
+  // by their number: ~i for what is behind opened_[i], on a walk.
   struct Place {
     std::int32_t step = 0;
-    std::int32_t stack = 0;
+    std::int32_t stacks = 0;
     auto operator<=>(const Place&) const = default;
   };
-  struct Stack {
-    std::int32_t step = 0;   // where a rule goes on,
-    std::int32_t below = 0;  // and what goes on when that one has ended
-    bool counted = false;    // as work
-  };
-  struct Reached {
+  // A text goes on at one of these places, or is all. In order, and one for each step, so that what
+  // is alike is equal: a state, or the stacks behind a rule, of which each begins with a place.
+  struct Ways {
     std::vector<Place> places;
     bool may_end = false;
-    auto operator<=>(const Reached&) const = default;
+    bool operator==(const Ways&) const = default;
+  };
+  struct WaysHash {
+    std::size_t operator()(const Ways& ways) const;
+  };
+  struct Stacks {
+    const Ways* ways = nullptr;  // the key in known_stacks_; places have lesser numbers
+    std::uint64_t ended = 0;     // the last walk on which a rule before them did
+    bool counted = false;        // as work
   };
   struct KeptState {
     const std::vector<Place>* places = nullptr;  // of the key in known_
@@ -150,14 +155,33 @@ class ByteAutomaton {
   State find_behind_any(State state, Text text);
   State behind_any_byte(State state, std::span<const std::uint8_t> bytes);
   State behind_any_beyond(State state);
-  // Adds the places from which a byte may come, last ones first.
-  void follow(Place from, Reached& reached);
-  std::int32_t pushed(std::int32_t step, std::int32_t below);
-  std::int32_t pushed_as_work(std::int32_t step, std::int32_t below);
-  State keep(Reached reached);
-  // The stack that was `number` of `old`; `again` has those that were asked for.
-  std::int32_t pushed_again(std::span<const Stack> old, std::int32_t number,
-                            std::span<std::int32_t> again);
+  // Whoever calls a rule on the walk that is under way shares what it reads: it is followed once.
+  struct Opened {
+    std::vector<Place> behind;  // where callers go on; where that is an end, their own stacks do
+    bool has_ended = false;
+    std::int32_t number = -1;  // of the stacks, once they are known
+  };
+  // What is to be one of several lists of stacks, or a state, while it is put together.
+  struct Union {
+    std::vector<std::int32_t> of = {};  // in order
+    std::vector<Place> found = {};      // in order, of one step perhaps several
+    std::size_t taken = 0;              // of those
+    Ways ways = {};
+  };
+  void begin_walk();
+  // What comes of the places that are to be followed.
+  Ways follow();
+  void call(std::int32_t rule, Place behind);
+  void end_rule(std::int32_t stacks, bool& may_end);
+  Ways united(Union whole);
+  Union union_of(std::vector<std::int32_t> stacks);
+  std::vector<std::int32_t> take_known(Union& one);
+  // The number of stacks, once it is known; -1 before.
+  std::int32_t known_number(std::int32_t stacks);
+  std::int32_t known_union(const std::vector<std::int32_t>& stacks) const;
+  std::int32_t keep_stacks(const Ways& ways);
+  void count_as_work(std::int32_t stacks);
+  State keep(Ways ways);
 
   ByteProgram program_;
   std::array<std::uint8_t, 256> class_of_ = {};  // bytes of one class are never told apart
@@ -167,16 +191,23 @@ class ByteAutomaton {
   std::vector<std::vector<std::vector<std::uint8_t>>> beyond_;
   std::vector<KeptState> states_;
   std::vector<State> next_;  // [states, classes]
-  std::map<Reached, State> known_;
-  std::vector<Stack> stacks_;
-  std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> known_stacks_;
-  std::vector<Place> open_;  // follow's, kept for its memory
-  // Whether a place was met on the walk that is under way: the first stack of each step, and
-  // others.
+  std::unordered_map<Ways, State, WaysHash> known_;
+  std::vector<Stacks> stacks_;
+  std::unordered_map<Ways, std::int32_t, WaysHash> known_stacks_;
+  // Of the walk that is under way; kept for their memory.
+  std::vector<Place> to_follow_;
+  std::vector<Opened> opened_;  // the first opened_count_
+  std::size_t opened_count_ = 0;
+  std::vector<Union> open_unions_;
+  Ways one_way_;
+  std::map<std::vector<std::int32_t>, std::int32_t> unions_;
+  // Whether a place was met on it: the first stacks of each step, and others. Which rule was
+  // opened.
   struct Mark {
     std::uint64_t walk = 0;
-    std::int32_t stack = 0;
-    std::int32_t kept = 0;  // of its places, where a byte may come
+    std::uint64_t walk_opened = 0;
+    std::int32_t stacks = 0;
+    std::int32_t opened = 0;
   };
   bool meets(const Place& place);
   std::vector<Mark> marks_;  // by step
@@ -186,7 +217,7 @@ class ByteAutomaton {
   std::int64_t byte_work_max_ = kAnyWork;
   std::int64_t byte_work_left_ = 0;  // of the byte that is followed
   std::int64_t byte_counted_ = 0;    // of its work, what others have met before
-  std::size_t place_bytes_ = 0;      // of all states
+  std::size_t place_bytes_ = 0;      // of all states and stacks
   std::int64_t work_done_ = 0;
   bool stopped_ = false;
   bool exhausted_ = false;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "grammar/byte_regex.h"
+#include "grammar/ebnf.h"
 #include "grammar/grammar_texts.h"
 
 namespace stemma {
@@ -67,7 +68,7 @@ TEST(ByteAutomaton, KeepsWhatItIsToldAndForgetsTheRest) {
 }
 
 // list = "[" list "]" | "(" list ")" | "x", and each of the two as often again: 2^n ways to read n.
-TEST(ByteAutomaton, FollowsOnlySoManyReadings) {
+TEST(ByteAutomaton, WhatIsReadInManyWaysIsFollowedAsOne) {
   ByteGrammar grammar;
   const Part list = grammar.rule();
   const auto enclosed = [&] {
@@ -77,11 +78,11 @@ TEST(ByteAutomaton, FollowsOnlySoManyReadings) {
   ByteAutomaton automaton = automaton_of(grammar, list);
   const std::string deep = std::string(40, '[') + "x" + std::string(40, ']');
   EXPECT_TRUE(accepts(automaton, deep));
-  EXPECT_LT(automaton.size(), deep.size() * 3 * ByteAutomaton::kReadingsMax);
+  EXPECT_LT(automaton.size(), deep.size() * 3);
   EXPECT_FALSE(accepts(automaton, deep + "]"));
 }
 
-// Readings begin at every character, each of many places; the first of them are those that can end.
+// Readings begin at every character, each of many places.
 TEST(ByteAutomaton, WhatIsReadInManyWaysComesToAnEnd) {
   struct Case {
     const char* schema;
@@ -92,6 +93,8 @@ TEST(ByteAutomaton, WhatIsReadInManyWaysComesToAnEnd) {
            {R"({"type":"string","pattern":".{9,}"})", "\"123456789\""},
            {R"({"type":"string","pattern":".{9,}"})", long_text},
            {R"({"type":"string","pattern":".{20}$"})", long_text},
+           {R"({"type":"string","pattern":"a.{50}$"})",
+            "\"" + std::string(110, 'a') + std::string(50, 'x') + "\""},
            {R"({"type":"string","pattern":"\\S{8,}"})", "\"12345678\""},
            {R"({"type":"string","pattern":"[^y]{10,}"})", long_text},
            {R"({"type":"string","pattern":".{50,}"})", long_text},
@@ -102,7 +105,8 @@ TEST(ByteAutomaton, WhatIsReadInManyWaysComesToAnEnd) {
   for (const auto& [expression, text] :
        std::vector<Case>{{R"([\s\S]*\S{20})", std::string(20, 'x')},
                          {".*.{40,}", std::string(40, 'x')},
-                         {".*[^y]{600}", std::string(600, 'x')}}) {
+                         {".*[^y]{600}", std::string(600, 'x')},
+                         {".*[^y]{600}", std::string(1'000, 'x')}}) {
     ByteGrammar grammar;
     const auto whole = add_regex(expression, RegexMatch::kWhole, grammar);
     ByteAutomaton automaton = automaton_of(grammar, *whole);
@@ -125,6 +129,69 @@ TEST(ByteAutomaton, ManyMembersAndChoicesAreAllFollowed) {
   ByteAutomaton any_of = automaton_of_schema(R"({"anyOf":[)" + choices + "]}");
   EXPECT_TRUE(accepts(any_of, R"({"m0": null})"));
   EXPECT_TRUE(accepts(any_of, R"({"m599": null})"));
+}
+
+// Choices that begin with the same free member, as those of types with a common base do.
+TEST(ByteAutomaton, ChoicesThatBeginAlikeAreAllFollowed) {
+  struct Case {
+    std::string first;  // a member
+    std::string value;
+  };
+  for (const auto& [first, value] :
+       std::vector<Case>{{R"({"type":"string"})", R"("some \n thought")"},
+                         {R"({"type":"string"})", R"("")"},
+                         {R"({"type":"number"})", "-12.5"},
+                         {R"({"type":"string","format":"date"})", R"("2024-01-01")"},
+                         {R"({"type":"array","items":{"type":"string"}})", R"(["a", "b"])"},
+                         {"{}", R"([{"a": [1, "b"]}])"}}) {
+    for (const int n : {33, 64, 200}) {
+      std::string choices;
+      for (int i = 0; i < n; ++i) {
+        choices += (i > 0 ? "," : "") + (R"({"type":"object","properties":{"first":)" + first) +
+                   R"(,"action":{"const":"a)" + std::to_string(i) +
+                   R"("}},"required":["first","action"],"additionalProperties":false})";
+      }
+      const std::string any_of = R"({"anyOf":[)" + choices + "]}";
+      ByteAutomaton one = automaton_of_schema(any_of);
+      ByteAutomaton list = automaton_of_schema(R"({"type":"array","items":)" + any_of + "}");
+      for (int i = 0; i < n; ++i) {
+        const std::string text =
+            R"({"first": )" + value + R"(, "action": "a)" + std::to_string(i) + "\"}";
+        EXPECT_TRUE(accepts(one, text)) << text;
+        EXPECT_TRUE(accepts(list, "[" + text + ", " + text + "]")) << text;
+      }
+      EXPECT_FALSE(accepts(one, R"({"first": )" + value + R"(, "action": "b"})"));
+    }
+  }
+}
+
+TEST(ByteAutomaton, AlternativesOfRulesThatBeginAlikeAreAllFollowed) {
+  for (const int n : {33, 64, 200}) {
+    std::string root = "root ::= ";
+    for (int i = 0; i < n; ++i) root += (i > 0 ? "| s \"a" : "s \"a") + std::to_string(i) + "\" ";
+    ByteGrammar grammar;
+    const auto whole = add_ebnf(root + "\ns ::= [0-9]+ \",\"\n", grammar);
+    ASSERT_TRUE(whole.ok());
+    ByteAutomaton automaton = automaton_of(grammar, *whole);
+    for (int i = 0; i < n; ++i) {
+      EXPECT_TRUE(accepts(automaton, "15,a" + std::to_string(i))) << i << " of " << n;
+    }
+    EXPECT_FALSE(accepts(automaton, "15,a" + std::to_string(n)));
+  }
+}
+
+// Where the middle is may be said in as many ways as the text has characters.
+TEST(ByteAutomaton, TextsWhoseMiddleIsAnywhereAreFollowed) {
+  ByteGrammar grammar;
+  const auto whole =
+      add_ebnf("root ::= \"a\" root \"a\" | \"b\" root \"b\" | \"a\" | \"b\"", grammar);
+  ASSERT_TRUE(whole.ok());
+  ByteAutomaton automaton = automaton_of(grammar, *whole);
+  const std::string half = std::string(150, 'a') + "bbab";
+  const std::string text = half + "b" + std::string(half.rbegin(), half.rend());
+  EXPECT_TRUE(accepts(automaton, text));
+  EXPECT_FALSE(accepts(automaton, text + "a"));
+  EXPECT_FALSE(accepts(automaton, text + "bb"));
 }
 
 TEST(ByteAutomaton, WithoutWorkLeftKeepsNothingOfWhatItDidNotLookFor) {
@@ -157,8 +224,19 @@ TEST(ByteAutomaton, KnowsNoRunOfCharactersBeforeItWasLookedFor) {
   FAIL() << "each portion finds a state at least";
 }
 
-// root = "a" and then rules of which each may be nothing in many ways.
+// A text may be at each of the letters, as all before may be left out.
 TEST(ByteAutomaton, AByteThatNeedsTooMuchExhaustsIt) {
+  ByteGrammar grammar;
+  const Part letters = grammar.repeated(grammar.optional(grammar.text("b")), 120'000, 120'000);
+  ByteAutomaton automaton =
+      automaton_of(grammar, grammar.sequence({grammar.text("a"), letters, grammar.text("c")}));
+  automaton.allow_work(1);
+  EXPECT_EQ(automaton.next(automaton.start(), 'a'), ByteAutomaton::kDead);
+  EXPECT_TRUE(automaton.exhausted());
+}
+
+// root = "a" and then rules of which each may be nothing in many ways.
+TEST(ByteAutomaton, NothingInManyWaysIsNothingOnce) {
   ByteGrammar grammar;
   Part nothing = grammar.rule(grammar.sequence({}));
   for (int i = 0; i < 24; ++i) {
@@ -167,9 +245,9 @@ TEST(ByteAutomaton, AByteThatNeedsTooMuchExhaustsIt) {
   }
   ByteAutomaton automaton =
       automaton_of(grammar, grammar.sequence({grammar.text("a"), nothing, grammar.text("b")}));
-  automaton.allow_work(1);
-  EXPECT_EQ(automaton.next(automaton.start(), 'a'), ByteAutomaton::kDead);
-  EXPECT_TRUE(automaton.exhausted());
+  EXPECT_TRUE(accepts(automaton, "ab"));
+  EXPECT_FALSE(accepts(automaton, "a"));
+  EXPECT_LT(automaton.work_done(), 1'000);
 }
 
 }  // namespace
