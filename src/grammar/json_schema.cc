@@ -239,8 +239,10 @@ class SchemaReader {
     if (!is_type(*type, path)) return grammar_.text("");
     if (type->is_string()) return of_type(type->get_ref<const std::string&>(), schema, path);
     std::vector<Part> parts;
+    WordNames read;  // a name again says nothing more
     for (const Json& name : *type) {
-      parts.push_back(of_type(name.get_ref<const std::string&>(), schema, path));
+      const auto& text = name.get_ref<const std::string&>();
+      if (read.insert(text).second) parts.push_back(of_type(text, schema, path));
     }
     return grammar_.either(std::move(parts));
   }

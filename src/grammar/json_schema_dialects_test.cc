@@ -4,6 +4,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "grammar/grammar_texts.h"
 
@@ -63,6 +65,27 @@ TEST(JsonSchemaDialects, NamesOfSeveralSchemasAreRefusedWhereTheyAreStrict) {
       R"("type":"object","additionalProperties":{"type":"integer"}})");
   EXPECT_TRUE(accepts(same, R"({"a": 1})"));
   EXPECT_FALSE(accepts(same, R"({"b": 1})"));
+}
+
+// Each would be read again, with all that a schema says of it.
+TEST(JsonSchemaDialects, ATypeThatIsNamedAgainIsReadOnce) {
+  const auto steps_of = [](std::size_t names, const std::string& type, const std::string& words) {
+    TemplateJson schema = TemplateJson::parse(words);
+    schema["type"] = TemplateJson(std::vector<std::string>(names, type));
+    ByteGrammar grammar;
+    const auto whole = add_json_schema(schema, {}, grammar);
+    if (!whole.ok()) return std::size_t{0};
+    return grammar.compile(*whole).value().steps.size();
+  };
+  for (const auto& [type, words] : std::vector<std::pair<std::string, std::string>>{
+           {"integer", R"({"multipleOf":397})"},
+           {"number", R"({"multipleOf":0.37})"},
+           {"object", R"({"required":["a","b"],"additionalProperties":{"type":"null"}})"}}) {
+    const std::size_t once = steps_of(1, type, words);
+    EXPECT_GT(once, 0U) << type;
+    EXPECT_EQ(steps_of(2, type, words), once) << type;
+    EXPECT_EQ(steps_of(1'000, type, words), once) << type;
+  }
 }
 
 }  // namespace
