@@ -296,6 +296,7 @@ class SchemaReader {
     bool required = false;
   };
   std::vector<Member> members_of(const Json& schema, const std::string& path);
+  void add_required(const Json& schema, const std::string& path, std::vector<Member>& members);
   std::optional<Part> other_value(const Json& schema, const std::string& path);
   std::optional<Part> other_member(const Json& schema, const std::vector<Member>& members,
                                    const std::string& path);
@@ -375,34 +376,39 @@ std::vector<SchemaReader::Member> SchemaReader::members_of(const Json& schema,
       members.push_back({name, member(name, refer(value, at + "." + printable(name)))});
     }
   }
+  add_required(schema, path, members);
+  return members;
+}
+
+void SchemaReader::add_required(const Json& schema, const std::string& path,
+                                std::vector<Member>& members) {
   const auto required = schema.find("required");
-  if (required == schema.end()) return members;
+  if (required == schema.end()) return;
   const std::string at = path + ".required";
   if (!required->is_array()) {
     wrong(at, "must be a list");
-    return members;
+    return;
   }
+  std::optional<std::optional<Part>>
+      others;  // what may be that no property names, once it is asked
   std::map<std::string, std::size_t> places;  // names of their own: members move as they grow
   for (std::size_t i = 0; i < members.size(); ++i) places.emplace(members[i].name, i);
   for (const Json& name : *required) {
-    if (!name.is_string()) {
-      wrong(at, "must be a list of names");
-      return members;
-    }
+    if (!name.is_string()) wrong(at, "must be a list of names");
+    if (!status_.ok() || grammar_.is_full()) return;
     const auto& text = name.get_ref<const std::string&>();
     const auto place = places.find(text);
     if (place != places.end()) {
       members[place->second].required = true;
     } else {  // it may be what others may be
-      std::optional<Part> value = other_value(schema, path);
-      if (!value.has_value()) {
-        value = nothing(at, fmt::format("\"{}\" is no property", printable(text)));
-      }
+      if (!others.has_value()) others = other_value(schema, path);
+      const Part value = others->has_value()
+                             ? **others
+                             : nothing(at, fmt::format("\"{}\" is no property", printable(text)));
       places.emplace(text, members.size());
-      members.push_back({text, member(text, *value), true});
+      members.push_back({text, member(text, value), true});
     }
   }
-  return members;
 }
 
 // What members may be that no property names; nothing: there are none. Patterns of names are not
@@ -422,7 +428,7 @@ std::optional<Part> SchemaReader::other_value(const Json& schema, const std::str
     }
   }
   if (values.empty()) return std::nullopt;
-  return grammar_.either(std::move(values));
+  return values.size() == 1 ? values.front() : grammar_.rule(grammar_.either(std::move(values)));
 }
 
 // A member that no property names; nothing: there is none.

@@ -88,5 +88,18 @@ TEST(JsonSchemaDialects, ATypeThatIsNamedAgainIsReadOnce) {
   }
 }
 
+// What they may be is said once for all of them: each with all patterns would be too much.
+TEST(JsonSchemaDialects, RequiredNamesShareWhatPatternsSay) {
+  TemplateJson schema = {{"type", "object"}};
+  for (int i = 0; i < 510; ++i) {
+    schema["patternProperties"]["p" + std::to_string(i)] = {{"type", "integer"}};
+  }
+  for (int i = 0; i < 2'000; ++i) schema["required"].push_back("n" + std::to_string(i));
+  ByteGrammar grammar;
+  const auto whole = add_json_schema(schema, {.strict = false}, grammar);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_TRUE(grammar.compile(*whole).ok());
+}
+
 }  // namespace
 }  // namespace stemma
