@@ -28,6 +28,22 @@ TEST(JsonSchemaDialects, BoundsMayBeFlaggedAsExclusive) {
   EXPECT_TRUE(accepts(bare, "7")) << "a flag of no bound says nothing";
 }
 
+TEST(JsonSchemaDialects, AFlagIsOfTheBoundBesideIt) {
+  ByteAutomaton five = automaton_of_schema(
+      R"({"type":"integer","allOf":[{"minimum":0,"exclusiveMinimum":true},{"minimum":5}]})");
+  EXPECT_TRUE(accepts(five, "5"));
+  EXPECT_FALSE(accepts(five, "4"));
+  ByteAutomaton alone =
+      automaton_of_schema(R"({"type":"integer","allOf":[{"minimum":0,"exclusiveMinimum":true},)"
+                          R"({"minimum":5,"maximum":5}]})");
+  EXPECT_TRUE(accepts(alone, "5"));
+  ByteAutomaton other =
+      automaton_of_schema(R"({"type":"integer","allOf":[{"maximum":9,"exclusiveMaximum":false},)"
+                          R"({"maximum":5,"exclusiveMaximum":true}]})");
+  EXPECT_TRUE(accepts(other, "4"));
+  EXPECT_FALSE(accepts(other, "5"));
+}
+
 TEST(JsonSchemaDialects, MembersMayBeThoseThatPatternsName) {
   constexpr bool kIsStrict = false;
   ByteAutomaton closed = automaton_of_schema(

@@ -129,7 +129,22 @@ class SchemaMerger {
     for (const auto& [word, value] : schema.items()) {
       if (says_something(word) && has_room(value)) own[word] = value;
     }
+    write_flags_as_bounds(own);
     return own;
+  }
+  // Of draft 4 and OpenAPI 3.0: a flag is of the bound beside it, not of one of another schema.
+  static void write_flags_as_bounds(Json& own) {
+    constexpr std::pair<const char*, const char*> kFlagged[] = {{"minimum", "exclusiveMinimum"},
+                                                                {"maximum", "exclusiveMaximum"}};
+    for (const auto& [bound, flag] : kFlagged) {
+      const auto found = own.find(flag);
+      if (found == own.end() || !found->is_boolean()) continue;
+      const bool is_exclusive = found->get<bool>();
+      own.erase(flag);
+      if (!is_exclusive || !own.contains(bound)) continue;
+      own[flag] = Json(own[bound]);
+      own.erase(bound);
+    }
   }
 
   // Whether words that are put together with others' are what they have to be.
