@@ -26,6 +26,13 @@ constexpr std::int64_t kExponentDigitsMax = 2;
 
 // Characters that stand for themselves in a string.
 constexpr CharRange kPlain[] = {{0x20, '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, kCharMax}};
+// And those that never do.
+constexpr CharRange kEscaped[] = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+bool is_escaped(char32_t code) {
+  return std::any_of(std::begin(kEscaped), std::end(kEscaped), [&](const CharRange& range) {
+    return range.first <= code && code <= range.last;
+  });
+}
 
 // \n and its like, \u0000 and two of them for a character beyond U+FFFF.
 Part escape(ByteGrammar& grammar) {
@@ -180,11 +187,12 @@ Part JsonParts::enclosed(std::string_view open, Part inner, std::string_view clo
 }
 
 // Names as a tree of characters: at each place the string goes on with one of a name's, or with
-// another one and then in any way.
+// another one and then in any way. Up to there a character is written in one way, so that no name
+// comes in another.
 Part JsonParts::other_string(const std::vector<std::string>& names) const {
   const Part quote = grammar.text("\"");
-  const Part plain = grammar.rule(grammar.one_of(kPlain));
-  const Part any_rest = grammar.rule(grammar.sequence({grammar.repeated(plain, 0, {}), quote}));
+  const Part any_rest = grammar.rule(grammar.sequence({grammar.repeated(character, 0, {}), quote}));
+  const Part escaped_rest = grammar.rule(grammar.sequence({written(kEscaped), any_rest}));
   struct Place {
     Part rule;
     std::vector<std::string_view> rests;  // of the names that begin so
@@ -203,24 +211,28 @@ Part JsonParts::other_string(const std::vector<std::string>& names) const {
         by_char[utf8_code_at(rest, 0)].push_back(rest.substr(utf8_next(rest, 0)));
       }
     }
-    std::vector<CharRange> taken = {{0, 0x1F}};  // and what is never plain
-    for (const auto& [code, rests] : by_char) {
-      if (code > 0x1F) taken.push_back({code, code});
-    }
-    for (const char32_t code : {U'"', U'\\'}) {
-      if (!by_char.contains(code)) taken.push_back({code, code});
-    }
-    std::sort(taken.begin(), taken.end(),
-              [](const CharRange& a, const CharRange& b) { return a.first < b.first; });
-    std::vector<Part> parts = {grammar.sequence({grammar.one_of(other_chars(taken)), any_rest})};
-    if (!ends) parts.push_back(quote);
+    std::vector<Part> parts;
+    std::vector<CharRange> taken;
+    bool is_plain = true;
     for (auto& [code, rests] : by_char) {
-      if (code <= 0x1F || code == U'"' || code == U'\\') continue;  // has an escape
       const CharRange one[] = {{code, code}};
+      taken.push_back(one[0]);
+      is_plain = is_plain && !is_escaped(code);
       const Part rest = grammar.rule();
-      parts.push_back(grammar.sequence({grammar.one_of(one), rest}));
+      const Part begin = is_escaped(code) ? written(one) : grammar.one_of(one);
+      parts.push_back(grammar.sequence({begin, rest}));
       open.push_back({rest, std::move(rests)});
     }
+    if (is_plain) {  // of which there are many: they share the others that have escapes
+      taken.insert(taken.end(), std::begin(kEscaped), std::end(kEscaped));
+      std::sort(taken.begin(), taken.end(),
+                [](const CharRange& a, const CharRange& b) { return a.first < b.first; });
+      parts.push_back(grammar.sequence({grammar.one_of(other_chars(taken)), any_rest}));
+      parts.push_back(escaped_rest);
+    } else {
+      parts.push_back(grammar.sequence({written(other_chars(taken)), any_rest}));
+    }
+    if (!ends) parts.push_back(quote);
     grammar.define(place.rule, grammar.either(std::move(parts)));
   }
   return grammar.sequence({quote, whole});

@@ -44,7 +44,8 @@ struct JsonParts {
   static constexpr std::int64_t kNumberMax = 1'000'000'000'000 * kNumberUnit;
   // A string whose characters are what `expression` matches, anywhere in it.
   Result<Part> string_of(std::string_view expression) const;
-  // A string without escapes that is none of these.
+  // A string that is none of these. Up to where it differs from all of them it has escapes only of
+  // characters that need one, each the shortest.
   Part other_string(const std::vector<std::string>& names) const;
   // An integer from `least` to `most`. REQUIRES: -kIntegerMax <= least <= most <= kIntegerMax.
   Part integer(std::int64_t least, std::int64_t most) const;

@@ -125,5 +125,23 @@ TEST(SchemaExclusion, NamesThatAreListedAreTheMembers) {
   });
 }
 
+// Of another way to write one of them nothing comes.
+TEST(SchemaExclusion, StringsThatAreLeftHaveEscapes) {
+  expect_texts({
+      {R"({"type":"string","not":{"const":""}})",
+       {R"("a\nb")", R"("a\"b")", R"("\n")", R"("\"")", R"("\u0001")", R"("a\u00e9")"},
+       {R"("")"}},
+      {R"({"type":"string","not":{"const":"a"}})",
+       {R"("b\u0061")", R"("a\n")", R"("aa\\")", R"("\ta")"},
+       {R"("a")", R"("\u0061")"}},
+      {R"({"type":"string","not":{"enum":["\n","\nb\"","c"]}})",
+       {R"("\n\n")", R"("\nb")", R"("\nb\"\"")", R"("\t")", R"("c\"")", R"("\"")", R"("d\n")"},
+       {R"("\n")", R"("\nb\"")", R"("\u000a")", R"("c")"}},
+      {R"({"type":"object","properties":{"a":{"type":"null"}},"additionalProperties":{"type":"string"}})",
+       {R"({"b\nc": "x"})", R"({"\"": "x"})", R"({"a": null, "ab\t": ""})"},
+       {R"({"a": "x"})", R"({"\u0061": "x"})"}},
+  });
+}
+
 }  // namespace
 }  // namespace stemma
