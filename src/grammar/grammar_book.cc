@@ -281,12 +281,11 @@ Result<std::unique_ptr<GrammarBook::Grammar>> GrammarBook::compile(const Sha256D
   ByteGrammar grammar;
   STEMMA_ASSIGN_OR_RETURN(const ByteGrammar::Part whole, write(grammar));
   Result<ByteProgram> program = grammar.compile(whole);
-  std::unique_ptr<Grammar> compiled;
+  Error error = program.ok() ? too_many_ways() : program.error();
   if (program.ok()) {
-    compiled = std::make_unique<Grammar>(key, std::move(program).value(), limits_.work);
+    auto compiled = std::make_unique<Grammar>(key, std::move(program).value(), limits_.work);
     if (!compiled->automaton.exhausted()) return compiled;
   }
-  Error error = program.ok() ? too_many_ways() : program.error();
   const std::lock_guard lock(mutex_);
   refused_.emplace_back(key, error);
   if (refused_.size() > kRefusedMax) refused_.pop_front();
