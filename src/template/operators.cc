@@ -277,6 +277,9 @@ Result<Value> subscript(Arena& arena, const Value& value, const Value& key) {
 
 Result<Value> slice(Arena& arena, const Value& value, const SliceBounds& bounds) {
   if (!value.is_defined()) return type_error(described(value));
+  if (value.is(Kind::kLazy)) return type_error("a lazy sequence has no items; use '| list'");
+  const bool is_sequence = value.is(Kind::kList) || value.is(Kind::kTuple);
+  if (!is_sequence && !value.is(Kind::kText)) return Value::undefined("item");
   if (bounds.step == 0) return type_error("a slice needs a step other than 0");
   if (value.is(Kind::kText)) {
     arena.charge_bytes(value.text().size());
@@ -286,9 +289,6 @@ Result<Value> slice(Arena& arena, const Value& value, const SliceBounds& bounds)
       out.append(parts[i]);
     }
     return out.finish();
-  }
-  if (!value.is(Kind::kList) && !value.is(Kind::kTuple)) {
-    return type_error("a value of the kind " + described(value) + " cannot be sliced");
   }
   const std::vector<Value>& items = value.list().items;
   std::vector<Value> result;

@@ -101,6 +101,7 @@ TEST(RenderingRefuses, WhatHasNoMeaning) {
       {"\n{{ messages[0].no.deeper }}",
        "invalid_argument: t.jinja:2: attribute .deeper: 'no' is undefined"},
       {"{{ nothing['x'] }}", "invalid_argument: t.jinja:1: subscript: 'nothing' is undefined"},
+      {"{{ nothing[1:] }}", "invalid_argument: t.jinja:1: slice: 'nothing' is undefined"},
       {"{{ nothing + 'x' }}", "invalid_argument: t.jinja:1: 'nothing' is undefined"},
       {"{{ nothing() }}", "invalid_argument: t.jinja:1: nothing(): 'nothing' is undefined"},
       {"{{ x() }}", "invalid_argument: t.jinja:1: x(): str is no function"},
