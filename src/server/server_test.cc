@@ -99,22 +99,21 @@ TEST_F(ServerTest, SettlesWhileARequestThatWasCutOffIsStillPrepared) {
   let_go_.set_value();
 }
 
-// A form that can be read in so many ways that it is refused, after much work: each `last` is
-// another.
-std::string costly_form(int last) {
-  std::string rules = R"(root ::= r0\n)";
-  for (int i = 0; i < 20; ++i) {
-    const std::string next = "r" + std::to_string(i + 1);
-    rules += "r" + std::to_string(i) + " ::= " + next + " | " + next + R"( \"a\"\n)";
+// A schema that takes a quarter of a second: each `number` is another.
+std::string costly_schema(int number) {
+  std::string schemas;
+  for (int i = 0; i < 10; ++i) {
+    schemas += std::string(i == 0 ? "" : ",") + R"({"type":"integer","multipleOf":)" +
+               std::to_string(391 + 10 * number + i) + "}";
   }
-  return rules + R"(r20 ::= \")" + std::to_string(last) + R"(\"\n)";
+  return R"({"anyOf":[)" + schemas + "]}";
 }
 
 TEST_F(ServerTest, AnswersShortRequestsWhileOthersBringNewForms) {
   std::vector<RawClient> others;
   for (int i = 0; i < 8; ++i) {
-    others.push_back(asks("/v1/completions", R"({"max_tokens":1,"prompt":"a","guided_grammar":")" +
-                                                 costly_form(i) + "\"}"));
+    others.push_back(asks("/v1/completions", R"({"max_tokens":1,"prompt":"a","guided_json":)" +
+                                                 costly_schema(i) + "}"));
   }
   wait_for("/metrics", [](int own) {
     return "\nstemma_http_requests_total " + std::to_string(8 + own) + "\n";
