@@ -206,7 +206,7 @@ void ByteAutomaton::call(std::int32_t rule, Place behind) {
 // Once for all who come to its end: callers that come later go on at once.
 void ByteAutomaton::end_rule(std::int32_t stacks, bool& may_end) {
   if (stacks < 0) {
-    Opened& opened = opened_[static_cast<std::size_t>(~stacks)];
+    Opened& opened = opened_behind(stacks);
     if (std::exchange(opened.has_ended, true)) return;
     to_follow_.insert(to_follow_.end(), opened.behind.begin(), opened.behind.end());
     return;
@@ -235,7 +235,7 @@ ByteAutomaton::Ways ByteAutomaton::united(Union whole) {
     const std::int32_t number = keep_stacks(done.ways);
     count_as_work(number);
     if (done.of.size() == 1) {
-      opened_[static_cast<std::size_t>(~done.of.front())].number = number;
+      opened_behind(done.of.front()).number = number;
     } else {
       unions_.emplace(std::move(done.of), number);
     }
@@ -272,12 +272,12 @@ std::int32_t ByteAutomaton::known_union(const std::vector<std::int32_t>& stacks)
 // Most rules have one caller: what is behind it is found at once, for the same work.
 std::int32_t ByteAutomaton::known_number(std::int32_t stacks) {
   if (stacks >= 0) return stacks;
-  Opened& opened = opened_[static_cast<std::size_t>(~stacks)];
+  Opened& opened = opened_behind(stacks);
   if (opened.number >= 0 || opened.behind.size() > 1) return opened.number;
   const Place& behind = opened.behind.front();
   if (program_.steps[static_cast<std::size_t>(behind.step)].kind == Kind::kReturn) return -1;
   const std::int32_t below =
-      behind.stacks >= 0 ? behind.stacks : opened_[static_cast<std::size_t>(~behind.stacks)].number;
+      behind.stacks >= 0 ? behind.stacks : opened_behind(behind.stacks).number;
   if (below < 0) return -1;
   one_way_.places.assign(1, {behind.step, below});
   opened.number = keep_stacks(one_way_);
@@ -300,7 +300,7 @@ ByteAutomaton::Union ByteAutomaton::union_of(std::vector<std::int32_t> stacks) {
       one.found.insert(one.found.end(), ways.places.begin(), ways.places.end());
       continue;
     }
-    for (const Place& place : opened_[static_cast<std::size_t>(~number)].behind) {
+    for (const Place& place : opened_behind(number).behind) {
       if (program_.steps[static_cast<std::size_t>(place.step)].kind != Kind::kReturn) {
         one.found.push_back(place);
       } else if (met.insert(place.stacks).second) {

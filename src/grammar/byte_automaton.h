@@ -161,6 +161,11 @@ class ByteAutomaton {
     bool has_ended = false;
     std::int32_t number = -1;  // of the stacks, once they are known
   };
+  // REQUIRES: stacks < 0.
+  Opened& opened_behind(std::int32_t stacks) {
+    const std::int32_t number = ~stacks;
+    return opened_[static_cast<std::size_t>(number)];
+  }
   // What is to be one of several lists of stacks, or a state, while it is put together.
   struct Union {
     std::vector<std::int32_t> of = {};  // in order
@@ -168,6 +173,7 @@ class ByteAutomaton {
     std::size_t taken = 0;              // of those
     Ways ways = {};
   };
+
   void begin_walk();
   // What comes of the places that are to be followed.
   Ways follow();

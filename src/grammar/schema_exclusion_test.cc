@@ -137,7 +137,8 @@ TEST(SchemaExclusion, StringsThatAreLeftHaveEscapes) {
       {R"({"type":"string","not":{"enum":["\n","\nb\"","c"]}})",
        {R"("\n\n")", R"("\nb")", R"("\nb\"\"")", R"("\t")", R"("c\"")", R"("\"")", R"("d\n")"},
        {R"("\n")", R"("\nb\"")", R"("\u000a")", R"("c")"}},
-      {R"({"type":"object","properties":{"a":{"type":"null"}},"additionalProperties":{"type":"string"}})",
+      {R"({"type":"object","properties":{"a":{"type":"null"}},)"
+       R"("additionalProperties":{"type":"string"}})",
        {R"({"b\nc": "x"})", R"({"\"": "x"})", R"({"a": null, "ab\t": ""})"},
        {R"({"a": "x"})", R"({"\u0061": "x"})"}},
   });
