@@ -26,7 +26,8 @@ ReadyPrompt make_ready(const Engine& engine, PromptJob&& job) {
   const std::int64_t copies = job.spec.copies;
   const std::int64_t prompt_logprobs = job.spec.prompt_logprobs.value_or(0);
   std::optional<ThoughtReader> thoughts = reader_of(job);
-  return {.request = engine.prepare(std::exchange(job.spec, {})),
+  Result<PreparedRequest> request = engine.prepare(std::exchange(job.spec, {}));
+  return {.request = std::move(request),
           .job = std::move(job),
           .copies = copies,
           .prompt_logprobs = prompt_logprobs,
