@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "cache/audit_hold.h"
 #include "cache/held_copies_fixture.h"
 #include "prefix/namespace_examples.h"
 
