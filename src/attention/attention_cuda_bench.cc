@@ -3,14 +3,6 @@
 #include "device/cuda_bench.h"
 
 namespace stemma {
-namespace {
-
-template <Status (*kBench)(CudaDevice&, const CudaAttentionBenchOptions&, BenchSink)>
-Status by_default(CudaDevice& device, BenchSink sink) {
-  return kBench(device, {}, sink);
-}
-
-}  // namespace
 
 std::span<const CudaBenchmark> cuda_benches() {
   static constexpr CudaBenchmark kBenches[] = {

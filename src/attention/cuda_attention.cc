@@ -103,13 +103,13 @@ Status check_support(const AttentionShape& shape, const CudaAttentionOptions& op
   return {};
 }
 
-TokenChoiceLimits choice_limits(const AttentionLimits& limits,
-                                const CudaAttentionOptions& options) {
+TokenChoiceLimits choice_limits(const AttentionLimits& limits, const CudaAttentionOptions& options,
+                                const CudaTraits& traits) {
   return {.dial = options.dial.value_or(SparseDial()),
           .rows_max = limits.rows_max,
           .context_tokens_max = limits.context_tokens_max,
           .bytes_max = options.choice_bytes_max,
-          .multiprocessors_max = options.multiprocessors_max};
+          .multiprocessors = traits.multiprocessors};
 }
 
 // 0 if the dial makes no row sparse.
@@ -121,7 +121,7 @@ std::int64_t wave_rows(const AttentionShape& shape, const TokenChoiceLimits& lim
 CudaPlanLimits plan_limits(const AttentionShape& shape, const AttentionLimits& limits,
                            const CudaAttentionOptions& options, const CudaTraits& traits) {
   const std::int64_t table_pages = CudaAttentionPlan::table_pages(limits, options.page_size);
-  const TokenChoiceLimits choice = choice_limits(limits, options);
+  const TokenChoiceLimits choice = choice_limits(limits, options, traits);
   const std::int64_t sums =
       std::min(CudaAttentionPlan::sums_wanted(limits), options.sums_bytes_max / sum_bytes(shape));
   return {.batch = limits,
@@ -185,8 +185,9 @@ Status CudaAttention::allocate(CudaDevice& device, CudaStream& stream,
   STEMMA_ASSIGN_OR_RETURN(chunk_sums_, device.allocate(chunk_bytes, stream));
   wave_rows_ = limits.wave_choices;
   if (wave_rows_ == 0) return {};
-  STEMMA_ASSIGN_OR_RETURN(choice_, CudaTokenChoice::create(device, stream, shape_,
-                                                           choice_limits(limits.batch, options_)));
+  STEMMA_ASSIGN_OR_RETURN(choice_,
+                          CudaTokenChoice::create(device, stream, shape_,
+                                                  choice_limits(limits.batch, options_, traits_)));
   return {};
 }
 

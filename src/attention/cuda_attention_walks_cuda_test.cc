@@ -24,10 +24,7 @@ class CudaAttentionWalks : public CudaAttentionFixture,
  protected:
   void SetUp() override {
     CudaAttentionFixture::SetUp();
-    const bool hopper = c_.hopper_chunks || c_.hopper_latent;
-    if (!IsSkipped() && hopper && device().traits().capability != 90) {
-      GTEST_SKIP() << "products of warpgroups are of compute capability 9.0";
-    }
+    if (c_.hopper_chunks || c_.hopper_latent) skip_without_warpgroups();
   }
 
   const CudaCase& c_ = GetParam().attention;

@@ -39,11 +39,12 @@ class CudaSparseFixture : public CudaAttentionFixture {
     return c;
   }
 
-  static TokenChoiceLimits choice_limits(const CudaCase& c) {
+  TokenChoiceLimits choice_limits(const CudaCase& c) {
     return {.dial = *c.world.dial,
             .rows_max = c.rows_max,
             .context_tokens_max = limits_of(c).context_tokens_max,
-            .bytes_max = c.choice_bytes_max};
+            .bytes_max = c.choice_bytes_max,
+            .multiprocessors = device().traits().multiprocessors};
   }
 
   // What the rows of a batch choose on the device, row by row, head by head.

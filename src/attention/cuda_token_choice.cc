@@ -46,10 +46,7 @@ Result<CudaTokenChoice> CudaTokenChoice::create(CudaDevice& device, CudaStream& 
                                                 const TokenChoiceLimits& limits) {
   const RowRoom room(shape, limits);
   CudaTokenChoice choice;
-  choice.multiprocessors_ = device.traits().multiprocessors;
-  if (limits.multiprocessors_max > 0) {
-    choice.multiprocessors_ = std::min(choice.multiprocessors_, limits.multiprocessors_max);
-  }
+  choice.multiprocessors_ = limits.multiprocessors;
   choice.wave_rows_ = wave_rows(shape, limits);
   choice.spans_max_ = room.spans;
   choice.guesses_max_ = room.guesses;

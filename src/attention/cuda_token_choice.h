@@ -26,8 +26,8 @@ struct TokenChoiceLimits {
   SparseDial dial;
   std::int64_t rows_max = 0;
   std::int64_t context_tokens_max = 0;
-  std::int64_t bytes_max = 0;  // of a wave; one row has a wave of its own if it needs more
-  std::int64_t multiprocessors_max = 0;  // that teams are launched for; 0: all
+  std::int64_t bytes_max = 0;        // of a wave; one row has a wave of its own if it needs more
+  std::int64_t multiprocessors = 0;  // that teams are launched for
 };
 
 class CudaTokenChoice {

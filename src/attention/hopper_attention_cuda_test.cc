@@ -19,9 +19,7 @@ class HopperAttention : public CudaAttentionFixture, public testing::WithParamIn
  protected:
   void SetUp() override {
     CudaAttentionFixture::SetUp();
-    if (!IsSkipped() && device().traits().capability != 90) {
-      GTEST_SKIP() << "products of warpgroups are of compute capability 9.0";
-    }
+    skip_without_warpgroups();
   }
 
   // Walks that begin within a partition keep its sums soon, where queries were.

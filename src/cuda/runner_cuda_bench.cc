@@ -20,12 +20,9 @@ std::span<const CudaBenchmark> cuda_benches() {
   static constexpr CudaBenchmark kBenches[] = {
       {"steps", bench_steps<CudaRunnerWay::kLibrary>},
       {"steps_ordered", bench_steps<CudaRunnerWay::kOrdered>},
-      {"rounded",
-       [](CudaDevice& device, BenchSink sink) { return bench_cuda_rounded(device, {}, sink); }},
-      {"experts",
-       [](CudaDevice& device, BenchSink sink) { return bench_cuda_experts(device, {}, sink); }},
-      {"sampling",
-       [](CudaDevice& device, BenchSink sink) { return bench_cuda_sampling(device, {}, sink); }},
+      {"rounded", by_default<bench_cuda_rounded>},
+      {"experts", by_default<bench_cuda_experts>},
+      {"sampling", by_default<bench_cuda_sampling>},
       {"steps_int8", bench_steps<CudaRunnerWay::kInt8>},
       {"steps_int4", bench_steps<CudaRunnerWay::kInt4>},
       {"steps_unrecorded", bench_steps<CudaRunnerWay::kLibraryUnrecorded>}};

@@ -21,6 +21,12 @@ struct CudaBenchmark {
   Status (*run)(CudaDevice& device, BenchSink sink);
 };
 
+// A benchmark with its options as they are by default, as CudaBenchmark::run.
+template <auto kBench>
+Status by_default(CudaDevice& device, BenchSink sink) {
+  return kBench(device, {}, sink);
+}
+
 // Defined by the room, once: its benchmarks in the order in which they run, each line printed when
 // it was measured. What a kernel that fails leaves behind no later one gets over: those with
 // kernels that ran on no GPU yet go last.

@@ -44,6 +44,13 @@ class CudaFixture : public testing::Test {
     emulated_.reset();
   }
 
+  // At the end of a SetUp.
+  void skip_without_warpgroups() {
+    if (!IsSkipped() && device().traits().capability != 90) {
+      GTEST_SKIP() << "products of warpgroups are of compute capability 9.0";
+    }
+  }
+
   // Of the emulated one. A test may draw orders of its own with other options.
   virtual simt::Machine::Options machine_options() const {
     return {.seed =

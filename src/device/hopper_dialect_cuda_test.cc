@@ -19,9 +19,7 @@ class HopperDialect : public CudaFixture {
  protected:
   void SetUp() override {
     CudaFixture::SetUp();
-    if (!IsSkipped() && device().traits().capability != 90) {
-      GTEST_SKIP() << "products of warpgroups are of compute capability 9.0";
-    }
+    skip_without_warpgroups();
   }
 };
 

@@ -5,11 +5,8 @@
 namespace stemma {
 
 std::span<const CudaBenchmark> cuda_benches() {
-  static constexpr CudaBenchmark kBenches[] = {
-      {"store",
-       [](CudaDevice& device, BenchSink sink) { return bench_cuda_store(device, {}, sink); }},
-      {"pages",
-       [](CudaDevice& device, BenchSink sink) { return bench_cuda_pages(device, {}, sink); }}};
+  static constexpr CudaBenchmark kBenches[] = {{"store", by_default<bench_cuda_store>},
+                                               {"pages", by_default<bench_cuda_pages>}};
   return kBenches;
 }
 
