@@ -321,19 +321,16 @@ std::size_t Tiering::stored_pages(const NamespaceDigest& digest, std::span<const
   return stored;
 }
 
-std::optional<PromotionId> Tiering::try_promote(NamespaceId ns, std::span<const TokenId> tokens) {
+std::optional<PromotionId> Tiering::try_promote(NamespaceId ns, std::span<const TokenId> tokens,
+                                                Promotion::Attendance attendance) {
   const auto text = whole_pages(tokens);
   if (const auto joined = promotions_.try_join(ns, text, Tier::kDevice)) return joined;
   if (!can_promote(ns, tokens)) return std::nullopt;
-  return promotions_.try_begin(ns, text, Tier::kDevice, Promotion::Attendance::kAttended);
+  return promotions_.try_begin(ns, text, Tier::kDevice, attendance);
 }
 
 void Tiering::bring_behind(NamespaceId ns, std::span<const TokenId> tokens) {
-  const auto text = whole_pages(tokens);
-  auto id = promotions_.try_join(ns, text, Tier::kDevice);
-  if (!id.has_value() && can_promote(ns, tokens)) {
-    id = promotions_.try_begin(ns, text, Tier::kDevice, Promotion::Attendance::kUnattended);
-  }
+  const auto id = try_promote(ns, tokens, Promotion::Attendance::kUnattended);
   if (id.has_value()) promotions_.leave(*id);
 }
 

@@ -114,7 +114,9 @@ class Tiering {
   // Tokens of `tokens` in page stores that know without asking anybody. Counts as a use of them.
   std::int64_t probe_stores(const NamespaceDigest& digest, std::span<const TokenId> tokens);
   // See KvCache. `tokens` are cut to whole pages.
-  std::optional<PromotionId> try_promote(NamespaceId ns, std::span<const TokenId> tokens);
+  std::optional<PromotionId> try_promote(
+      NamespaceId ns, std::span<const TokenId> tokens,
+      Promotion::Attendance attendance = Promotion::Attendance::kAttended);
   bool can_promote(NamespaceId ns, std::span<const TokenId> tokens) const;
   // Brings up, as far as there is place, what goes on from a text that is on its way itself: nobody
   // computes any of it before that has come.
