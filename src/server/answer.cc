@@ -115,15 +115,15 @@ Answer::Answer(AnswerPlan plan)
     values_of_prompt_.push_back(values_of_text(echo));
     if (!plan_.stream) kept_values_ += values_of_prompt_.back() * plan_.copies;
   }
-  for (std::size_t i = 0; i < plan_.prompt_tokens.size(); ++i) {
-    const std::int64_t values = std::ssize(plan_.prompt_tokens[i]);
-    values_of_prompt_[i] += values;
+  const auto count = [&](std::size_t prompt, std::int64_t values) {
+    values_of_prompt_[prompt] += values;
     if (!plan_.stream) kept_values_ += values * tellers();
+  };
+  for (std::size_t i = 0; i < plan_.prompt_tokens.size(); ++i) {
+    count(i, std::ssize(plan_.prompt_tokens[i]));
   }
   for (std::size_t i = 0; i < plan_.given.size(); ++i) {
-    const std::int64_t values = std::ssize(plan_.given[i].tokens) * kValuesPerToken;
-    values_of_prompt_[i] += values;
-    if (!plan_.stream) kept_values_ += values * tellers();
+    count(i, std::ssize(plan_.given[i].tokens) * kValuesPerToken);
   }
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     answers_[i].index = static_cast<std::int64_t>(i);

@@ -80,7 +80,6 @@ class Answer {
   // many logprobs, or a very long text; and whether those that take long should not wait for it.
   enum class Time : std::uint8_t { kShort, kLong, kVeryLong };
   Time time_of(const AnswerUpdate& update) const;
-  bool takes_long(const AnswerUpdate& update) const { return time_of(update) != Time::kShort; }
 
   // What all prompts cost, as far as they have said.
   const RequestStats& stats() const noexcept { return stats_; }

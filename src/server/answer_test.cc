@@ -12,6 +12,10 @@
 namespace stemma {
 namespace {
 
+bool takes_long(const Answer& answer, const AnswerUpdate& update) {
+  return answer.time_of(update) != Answer::Time::kShort;
+}
+
 Answer answer_of(bool stream) {
   AnswerPlan plan;
   plan.stream = stream;
@@ -100,9 +104,9 @@ TEST(Answers, ThatStreamSayWhatTheyCostSoFarWhereThatIsAsked) {
 TEST(Answers, ThatAreShortTakeNotLong) {
   for (const bool stream : {false, true}) {
     Answer answer = answer_of(stream);
-    EXPECT_FALSE(answer.takes_long(piece("Once")));
+    EXPECT_FALSE(takes_long(answer, piece("Once")));
     EXPECT_FALSE(answer.take(piece("Once")).ends);
-    EXPECT_FALSE(answer.takes_long(last_piece()));
+    EXPECT_FALSE(takes_long(answer, last_piece()));
     EXPECT_TRUE(answer.take(last_piece()).ends);
   }
 }
@@ -115,14 +119,14 @@ TEST(Answers, WithManyLogprobsOfThePromptTakeLongOnceTheyAreAllThere) {
   plan.scored_likeliest = 20;
   plan.head.scores_prompt = true;
   Answer answer(std::move(plan));
-  EXPECT_FALSE(answer.takes_long(of_prompt(400)));
+  EXPECT_FALSE(takes_long(answer, of_prompt(400)));
   EXPECT_FALSE(answer.take(of_prompt(400)).ends);
   for (std::int64_t i = 0; i < 11; ++i) {
-    EXPECT_FALSE(answer.takes_long(last_piece(i)));
+    EXPECT_FALSE(takes_long(answer, last_piece(i)));
     EXPECT_FALSE(answer.take(last_piece(i)).ends);
   }
-  EXPECT_FALSE(answer.takes_long(failure()));
-  EXPECT_TRUE(answer.takes_long(last_piece(11)));
+  EXPECT_FALSE(takes_long(answer, failure()));
+  EXPECT_TRUE(takes_long(answer, last_piece(11)));
   const AnswerOutput output = answer.take(last_piece(11));
   ASSERT_TRUE(output.whole.has_value());
   EXPECT_GT(output.whole->body.size(), 12u * 400 * 30);
@@ -140,11 +144,11 @@ TEST(Answers, ThatShowThePromptBeginWithItsGivenTokens) {
     plan.echoed_likeliest = 1;
     plan.given.push_back({&*tokenizer, {}, std::vector<TokenId>(400, 263)});
     Answer answer(std::move(plan));
-    EXPECT_FALSE(answer.takes_long(of_prompt(1)));
+    EXPECT_FALSE(takes_long(answer, of_prompt(1)));
     EXPECT_FALSE(answer.take(of_prompt(1)).ends);
     std::string told;
     for (const std::int64_t i : {0, 1}) {
-      EXPECT_EQ(answer.takes_long(last_piece(i)), stream || i == 1) << "it shows them";
+      EXPECT_EQ(takes_long(answer, last_piece(i)), stream || i == 1) << "it shows them";
       const AnswerOutput output = answer.take(last_piece(i));
       told += output.events + (output.whole.has_value() ? output.whole->body : "");
     }
@@ -215,9 +219,9 @@ TEST(Answers, WithManyTokensOfThePromptTakeLong) {
   plan.stream = true;
   plan.prompt_tokens = {std::vector<TokenId>(100'000, 7)};
   Answer answer(std::move(plan));
-  EXPECT_TRUE(answer.takes_long(piece("Once")));
+  EXPECT_TRUE(takes_long(answer, piece("Once")));
   EXPECT_GT(answer.take(piece("Once")).events.size(), 200'000U);
-  EXPECT_FALSE(answer.takes_long(piece(" upon")));
+  EXPECT_FALSE(takes_long(answer, piece(" upon")));
 }
 
 TEST(Answers, WithManyLogprobsOfTheirOwnTakeLong) {
@@ -226,9 +230,9 @@ TEST(Answers, WithManyLogprobsOfTheirOwnTakeLong) {
   Answer answer(std::move(plan));
   AnswerUpdate whole = last_piece();
   whole.chances = chances(400);
-  EXPECT_TRUE(answer.takes_long(whole));
+  EXPECT_TRUE(takes_long(answer, whole));
   whole.chances = chances(4);
-  EXPECT_FALSE(answer.takes_long(whole));
+  EXPECT_FALSE(takes_long(answer, whole));
 }
 
 // Those that do not take as long are written by another thread.
@@ -251,7 +255,7 @@ TEST(Answers, OfManyCopiesOfALongEchoTakeLong) {
   plan.echoes = {std::string(100'000, 'a')};
   Answer answer(std::move(plan));
   for (std::int64_t i = 0; i < 63; ++i) EXPECT_FALSE(answer.take(last_piece(i)).ends);
-  EXPECT_TRUE(answer.takes_long(last_piece(63)));
+  EXPECT_TRUE(takes_long(answer, last_piece(63)));
 }
 
 // A tokenizer may write a prompt longer than it was sent: the answer begins behind what was sent.
@@ -284,9 +288,9 @@ TEST(Answers, ThatStreamTakeLongWhereTheyShowThePromptAndNotBetween) {
   plan.echoed_likeliest = 20;
   Answer answer(std::move(plan));
   EXPECT_TRUE(answer.take(of_prompt(400)).events.empty());
-  EXPECT_TRUE(answer.takes_long(piece("Once")));
+  EXPECT_TRUE(takes_long(answer, piece("Once")));
   EXPECT_GT(answer.take(piece("Once")).events.size(), 400u * 100);
-  EXPECT_FALSE(answer.takes_long(piece(" upon")));
+  EXPECT_FALSE(takes_long(answer, piece(" upon")));
 }
 
 // Their last events repeat all of it.
@@ -298,10 +302,10 @@ TEST(Answers, ThatAreResponsesTakeLongAtTheirEnd) {
   for (int i = 0; i < 400; ++i) {
     AnswerUpdate update = piece("a");
     update.chances = chances(1);
-    EXPECT_FALSE(answer.takes_long(update));
+    EXPECT_FALSE(takes_long(answer, update));
     EXPECT_FALSE(answer.take(std::move(update)).ends);
   }
-  EXPECT_TRUE(answer.takes_long(last_piece()));
+  EXPECT_TRUE(takes_long(answer, last_piece()));
   EXPECT_TRUE(answer.take(last_piece()).ends);
 }
 
@@ -311,11 +315,11 @@ TEST(Answers, ThatAreResponsesTakeLongWhereTheyRepeatALongRequest) {
   plan.stream = true;
   plan.response = R"({"metadata":{"k":")" + std::string(1'000'000, 'v') + R"("}})";
   Answer answer(std::move(plan));
-  EXPECT_TRUE(answer.takes_long(piece("Once")));
+  EXPECT_TRUE(takes_long(answer, piece("Once")));
   EXPECT_GT(answer.take(piece("Once")).events.size(), 2u * 1'000'000);
-  EXPECT_FALSE(answer.takes_long(piece(" upon")));
+  EXPECT_FALSE(takes_long(answer, piece(" upon")));
   answer.take(piece(" upon"));
-  EXPECT_TRUE(answer.takes_long(last_piece()));
+  EXPECT_TRUE(takes_long(answer, last_piece()));
 }
 
 AnswerUpdate ended(std::int64_t index, std::int64_t tokens, FinishReason reason) {

@@ -336,9 +336,13 @@ std::optional<ApiResult<OwnedConstraint>> Preparation::constraint_of(
     return add_thoughts(thoughts, form, grammar, marks);
   };
   const std::string key = form_key(request, thoughts, caller.tenant);
-  std::optional<Result<OwnedConstraint>> constraint = model_.grammars().open_known(key);
-  if (!constraint.has_value() && forms == Forms::kKnown) return std::nullopt;
-  if (!constraint.has_value()) constraint = model_.grammars().open(key, write);
+  std::optional<Result<OwnedConstraint>> constraint;
+  if (forms == Forms::kKnown) {
+    constraint = model_.grammars().open_known(key);
+  } else {
+    constraint = model_.grammars().open(key, write);
+  }
+  if (!constraint.has_value()) return std::nullopt;
   if (!constraint->ok()) return form_error(request, constraint->error().detail);
   return std::move(*constraint).value();
 }
