@@ -389,8 +389,7 @@ void SchemaReader::add_required(const Json& schema, const std::string& path,
     wrong(at, "must be a list");
     return;
   }
-  std::optional<std::optional<Part>>
-      others;  // what may be that no property names, once it is asked
+  std::optional<std::optional<Part>> others;  // other_value, once it is asked
   std::map<std::string, std::size_t> places;  // names of their own: members move as they grow
   for (std::size_t i = 0; i < members.size(); ++i) places.emplace(members[i].name, i);
   for (const Json& name : *required) {
