@@ -46,6 +46,8 @@ std::string_view admission_name(Admission admission) {
       return "waiting_for_prefix";
     case Admission::kWaitingForTier:
       return "waiting_for_tier";
+    case Admission::kNoScores:
+      return "no_scores";
   }
   return "unknown";
 }
@@ -154,7 +156,14 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   if (kv_.free_rows() == 0) {
     return Admission::kNoRow;
   }
-  if (request.fork_of.valid() || waits_for_prefix(kv_, request, in_flight)) {
+  if (request.fork_of.valid()) {
+    return Admission::kWaitingForPrefix;
+  }
+  const std::int64_t matched = matched_tokens(kv_, request);
+  if (scorable_end(request, matched) <= matched) {
+    return Admission::kNoScores;
+  }
+  if (waits_for_prefix(kv_, request, in_flight)) {
     return Admission::kWaitingForPrefix;
   }
   // Asked again after the lock, because what is locked can no longer be evicted; before it, so that
@@ -163,7 +172,6 @@ Admission BatchBuilder::try_add(Request& request, std::span<Request* const> in_f
   if (!has_pages_for(request, in_flight)) {
     return Admission::kNoPages;
   }
-  const std::int64_t matched = matched_tokens(kv_, request);
   if (!request.looked_below && !has_room_beside(request, matched, in_flight)) {
     return Admission::kNoPages;
   }

@@ -36,6 +36,7 @@ enum class Admission : std::uint8_t {
   kNoRow,             // requests_max requests are in flight
   kWaitingForPrefix,  // another request is computing pages that this one can share
   kWaitingForTier,    // pages are on their way from a lower tier
+  kNoScores,          // others score their prompts, and a step scores no more
 };
 
 std::string_view admission_name(Admission admission);

@@ -12,14 +12,20 @@ std::int64_t soon_tokens(const Request& leader) {
   return leader.total_tokens() - (leader.rests ? 1 : 0);
 }
 
+// Whether pages of `other` come as fast as they can be computed. Those of a prompt that is scored
+// come by a few tokens a step, and by none where others that are scored come first.
+bool leads(const Request& other) {
+  return other.state() == RequestState::kPrefilling && other.sequence.publishes() &&
+         other.scored_tokens >= other.scorable_tokens();
+}
+
 // Whether the leader that `waiting` remembers is still at work on what it waits for.
 bool still_waits(const KvCache& kv, const Request& waiting) {
   if (!waiting.leader.valid()) return false;
   const Request& other = *waiting.leader_place;
-  if (other.id != waiting.leader || other.state() != RequestState::kPrefilling) return false;
+  if (other.id != waiting.leader || !leads(other)) return false;
   const std::int64_t comes = round_down(soon_tokens(other), kv.page_size());
-  return other.sequence.publishes() &&
-         other.sequence.published_tokens() < std::min(waiting.leader_tokens, comes);
+  return other.sequence.published_tokens() < std::min(waiting.leader_tokens, comes);
 }
 
 }  // namespace
@@ -69,9 +75,7 @@ bool waits_for_prefix(const KvCache& kv, Request& waiting, std::span<Request* co
   if (waiting.leader.valid()) return true;
   const std::int64_t matched = matched_tokens(kv, waiting);
   for (const Request* leader : in_flight) {
-    if (leader->state() != RequestState::kPrefilling || !leader->sequence.publishes()) {
-      continue;
-    }
+    if (!leads(*leader)) continue;
     const std::int64_t shared = shared_tokens(kv, waiting, *leader, matched);
     // What is published and not matched is not found for want of windowed pages: none will come.
     if (shared > waiting.leader_tokens && shared > leader->sequence.published_tokens()) {

@@ -4,6 +4,7 @@
 // The one that computes is the leader. A waiter holds no lock, page or row (I12): it only remembers
 // whom it waits for and how far, so that asking again costs nothing until that is reached. A leader
 // that is cancelled, preempted or fails is no leader any more, and the next waiter computes.
+// Whoever scores its prompt is none: that goes by a few tokens a step.
 //
 // Thread:     engine thread only.
 // Memory:     none.

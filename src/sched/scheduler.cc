@@ -24,6 +24,12 @@ bool by_arrival(const Request* a, const Request* b) {
   return a->arrival < b->arrival;
 }
 
+// Whether later ones may not be let in: they would take what it waits for, for ever.
+bool holds_up_others(Admission admission) {
+  return admission == Admission::kNoTokenBudget || admission == Admission::kNoPages ||
+         admission == Admission::kNoRow;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(KvCache& kv, const SchedulerOptions& options)
@@ -248,10 +254,10 @@ std::int64_t Scheduler::chunk_limit(const Request& request) {
   return std::min(shortened.value_or(options_.chunk_tokens_max), options_.chunk_tokens_max);
 }
 
-// Stops at the first request that lacks tokens, pages or a row: passing it over would let later
-// ones take what it waits for, for ever. Waiting for a prefix or a tier holds nobody else up. What
-// a request takes part in bringing up may be another's text, of which it shares but the beginning:
-// if that holds the pages that it lacks, nothing is brought up any more.
+// Stops at the first request that lacks tokens, pages or a row. Waiting for a prefix, for a tier or
+// for others that score their prompts holds nobody else up, and takes no row. What a request takes
+// part in bringing up may be another's text, of which it shares but the beginning: if that holds
+// the pages that it lacks, nothing is brought up any more.
 void Scheduler::admit_waiting() {
   for (Request* request : waiting_.requests()) {
     look_again(*request);
@@ -271,9 +277,7 @@ void Scheduler::admit_waiting() {
       continue;
     }
     hold_back(*request, admission);
-    if (admission != Admission::kWaitingForPrefix && admission != Admission::kWaitingForTier) {
-      break;
-    }
+    if (holds_up_others(admission)) break;
   }
 }
 
