@@ -41,8 +41,10 @@ namespace stemma {
 class HazardPolicy final : public PagePolicy {
  public:
   static constexpr std::int64_t kGhostsPerPage = 8;
+  static constexpr std::int64_t kPagesMax =
+      (std::int64_t{1} << 27) - 1;  // that places of ghosts can name
 
-  // REQUIRES: options.clock; 0 <= pages < 2^27 − 1.
+  // REQUIRES: options.clock; 0 <= pages < kPagesMax.
   explicit HazardPolicy(const PagePolicyOptions& options);
 
   void published(const Published& what) override;

@@ -1,6 +1,7 @@
 #include "prefix/prefix_cache_options.h"
 
 #include "prefix/eviction_order.h"
+#include "prefix/hazard_policy.h"
 
 namespace stemma {
 
@@ -19,6 +20,11 @@ Status check_options(const PrefixCacheOptions& options) {
     return Error{ErrorCode::kTooLarge,
                  std::string("a prefix cache holds fewer than 2^30 pages (got ") +
                      std::to_string(options.allocator.total_pages()) + ")"};
+  }
+  if (options.eviction == "hazard" && options.allocator.total_pages() >= HazardPolicy::kPagesMax) {
+    return Error{ErrorCode::kTooLarge,
+                 "eviction: hazard holds fewer than " + std::to_string(HazardPolicy::kPagesMax) +
+                     " pages (got " + std::to_string(options.allocator.total_pages()) + ")"};
   }
   if (options.lookup_hash_bits < 1 || options.lookup_hash_bits > 32) {
     return Error{ErrorCode::kInvalidArgument,

@@ -192,6 +192,14 @@ TEST(PrefixCacheFactory, NamesWhatIsWrong) {
             "lookup_hash_bits: must be 1 to 32 (got 33)");
 }
 
+// What learns keeps eight ghosts a page, which must have numbers, too.
+TEST(PrefixCacheFactory, SaysOfHowManyPagesHazardEvicts) {
+  PageAllocator allocator(std::int64_t{1} << 27);
+  EXPECT_EQ(
+      make_prefix_cache("radix", {.allocator = allocator, .eviction = "hazard"}).error().detail,
+      "eviction: hazard holds fewer than 134217727 pages (got 134217728)");
+}
+
 TEST(NoPrefixCache, ANameIsNobodyElsesAsLongAsSomethingOfItIsHeld) {
   PageAllocator allocator(8);
   const auto cache =
