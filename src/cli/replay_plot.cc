@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -74,8 +75,11 @@ std::string script_of(const std::string& path, const std::string& title,
 int run_gnuplot(const std::string& script) {
   FILE* const pipe = popen("exec gnuplot >/dev/null 2>&1", "w");
   if (pipe == nullptr) return -1;
+  // Where it ends before it has read all, or there is none: what its exit status says, not the end.
+  const auto before = ::signal(SIGPIPE, SIG_IGN);
   fwrite(script.data(), 1, script.size(), pipe);
   const int status = pclose(pipe);
+  ::signal(SIGPIPE, before);
   if (status < 0) return -1;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
