@@ -7,7 +7,6 @@
 #include <cstddef>
 
 #include "base/check.h"
-#include "base/prng.h"
 
 namespace stemma {
 
@@ -55,7 +54,7 @@ std::size_t WatchStack::memory_bytes() const noexcept {
 }
 
 std::size_t WatchStack::home(std::int64_t hash) const {
-  return mix64(static_cast<std::uint64_t>(hash)) & (table_.size() - 1);
+  return hash_(hash) & (table_.size() - 1);
 }
 
 std::size_t WatchStack::find(std::int64_t hash) const {

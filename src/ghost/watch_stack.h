@@ -12,6 +12,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/drawn_hash.h"
+
 namespace stemma {
 
 class WatchStack {
@@ -49,6 +51,7 @@ class WatchStack {
   // Moves all watches to the lowest places, in their order.
   void compact();
 
+  DrawnHash hash_;  // pages are chosen by whoever asks for them
   std::int64_t watches_max_;
   std::int64_t watches_ = 0;
   std::int32_t next_place_ = 0;  // the place of the next push

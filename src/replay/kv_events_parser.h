@@ -30,6 +30,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/drawn_hash.h"
 #include "replay/trace_parser.h"
 
 namespace stemma {
@@ -76,9 +77,10 @@ class KvEventsParser final : public TraceParser {
   std::deque<KvEvent> events_;              // of the last batch, not yet applied
   std::optional<std::int64_t> first_ends_;  // youngest_ended_by the first of them, once it is asked
   std::int64_t stores_ = 0;
-  std::unordered_map<std::int64_t, std::optional<std::int64_t>> parents_;  // of stored pages
+  std::unordered_map<std::int64_t, std::optional<std::int64_t>, DrawnHash>
+      parents_;          // of stored pages
   std::list<Run> runs_;  // open ones, by their last store
-  std::unordered_map<std::int64_t, std::list<Run>::iterator> run_of_last_page_;
+  std::unordered_map<std::int64_t, std::list<Run>::iterator, DrawnHash> run_of_last_page_;
 };
 
 }  // namespace stemma

@@ -1,14 +1,8 @@
 #include "replay/trace_future.h"
 
 #include "base/check.h"
-#include "base/prng.h"
 
 namespace stemma {
-
-std::size_t TraceFuture::StepHash::operator()(const Step& step) const noexcept {
-  const std::uint64_t above = mix64(static_cast<std::uint64_t>(step.parent));
-  return static_cast<std::size_t>(mix64(above ^ static_cast<std::uint64_t>(step.page_hash)));
-}
 
 void TraceFuture::add(const TraceRequest& request) {
   STEMMA_CHECK(requests() < kNever - 1 && nodes() < kNever - 1, "a trace fits into 31-bit numbers");

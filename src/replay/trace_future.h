@@ -19,6 +19,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/drawn_hash.h"
 #include "replay/trace_reader.h"
 
 namespace stemma {
@@ -53,7 +54,10 @@ class TraceFuture {
     bool operator==(const Step&) const = default;
   };
   struct StepHash {
-    std::size_t operator()(const Step& step) const noexcept;
+    DrawnHash hash;
+    std::size_t operator()(const Step& step) const noexcept {
+      return hash(step.parent, step.page_hash);
+    }
   };
 
   Node add_page(Node parent, std::int64_t page_hash, bool is_lookup);
