@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <mutex>
@@ -411,11 +412,16 @@ TEST_F(RedisFaultsTest, ABlackHoleCostsOneConnectTimeoutThenNothing) {
   options.connect_us_max = 30'000;
   options.breaker.backoff_us = options.breaker.backoff_us_max = 3600LL * 1'000'000;
   const auto store = open_store(options);
-  const std::int64_t start_us = clock_.now_us();
-  EXPECT_EQ(read(*store, 0, 3), "fff");
-  EXPECT_GE(clock_.now_us() - start_us, 30'000);
-  for (int call = 0; call < 1000; ++call) EXPECT_EQ(read(*store, 0, 3), "fff");
-  EXPECT_LT(clock_.now_us() - start_us, 10 * 30'000) << "a thousand calls waited for nothing";
+  const auto took_us = [&] {
+    const std::int64_t start_us = clock_.now_us();
+    EXPECT_EQ(read(*store, 0, 3), "fff");
+    return clock_.now_us() - start_us;
+  };
+  EXPECT_GE(took_us(), 30'000);
+  std::vector<std::int64_t> calls_us;
+  for (int call = 0; call < 1000; ++call) calls_us.push_back(took_us());
+  std::nth_element(calls_us.begin(), calls_us.begin() + 500, calls_us.end());
+  EXPECT_LT(calls_us[500], 270) << "a call waits for nothing, whoever else has the processor";
   EXPECT_EQ(metric(*store, "connect_failures_total"), 1);
   EXPECT_EQ(metric(*store, "breaker_refusals_total"), 3000);
 }
