@@ -1,9 +1,10 @@
 # Which sources are compiled together (docs/decisions/0027-sources-are-compiled-together.md).
 
-# Kernels have options of their own; from these rooms, and from the bindings, libraries that are installed take objects one by one,
-# and no more than they need: the log and its errors are one of a process.
-set(STEMMA_COMPILED_APART
-    "_cpu\\.cc$|^src/(base|alloc|device|prefix|pool|tier)/|^src/bindings/(c_pool_options|c_stores|embed_stores|cuda_[a-z_]*)\\.cc$")
+# Kernels have options of their own; from these rooms, of some of them these sources, libraries that are installed take objects one
+# by one, and no more than they need: the log and its errors are one of a process.
+string(CONCAT STEMMA_COMPILED_APART
+    "_cpu\\.cc$|^src/(base|pool|tier)/|^src/device/(buffer|huge_mapping|cuda_[a-z_]*|[a-z]+_ranks)\\.cc$|^src/prefix/page_key\\.cc$"
+    "|^src/bindings/(c_pool_options|c_stores|embed_stores|cuda_[a-z_]*)\\.cc$")
 
 # Sources as they are compiled: where STEMMA_UNITED says so, those of `ARGN` that may be, up to eight as one unit. What they
 # include is read once then, and its templates are made once: half of the time. Each is of the first unit that has room and
