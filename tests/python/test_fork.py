@@ -11,13 +11,14 @@ import numpy
 import pytest
 
 import stemma
+from stemma._stores import open_store
 
 MODEL = pathlib.Path(__file__).parents[2] / "models/scribe-3m"
 PROMPT = list(range(1, 10))
 
 
-def in_child(work):
-    """What a child ended with: 0, where `work` returned and all that it still had was dropped."""
+def in_child(work, meanwhile=lambda: None):
+    """What a child ended with: 0, where `work` returned and all that it still had was dropped. `meanwhile` is its parent's."""
     child = os.fork()
     if child == 0:
         signal.alarm(20)
@@ -27,11 +28,17 @@ def in_child(work):
             answer = 0
         finally:
             os._exit(answer)
+    meanwhile()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def disk(tmp_path):
     return stemma.PageStore.disk(str(tmp_path / "disk"), value_bytes=4096, bytes_max=64 << 20)
+
+
+def share(tmp_path, name="disk", bytes_max=1 << 22):
+    """As connectors of engines have a disk store: opened once a process."""
+    return open_store({"directory": str(tmp_path / name), "value_bytes": 4096, "bytes_max": bytes_max})
 
 
 def tiered():
@@ -64,6 +71,57 @@ def test_a_disk_store_is_the_parents_still(tmp_path):
     assert [stores[0].get(name) for name in ("one", "two")] == [b"1", b"2"]
     stores[0].close()
     assert disk(tmp_path).get("two") == b"2"
+
+
+# Of the lock of shares, too, others may be amid a use.
+def test_a_share_is_let_go_of_whatever_others_are_opening(tmp_path):
+    shares = [share(tmp_path), share(tmp_path)]
+    assert shares[0].put("one", b"1")
+    opening, over = threading.Event(), threading.Event()
+
+    class Waits:
+        def __index__(self):
+            opening.set()
+            over.wait()
+            return 1 << 22
+
+    other = threading.Thread(target=lambda: share(tmp_path, "other", Waits()).close())
+    other.start()
+    opening.wait()
+
+    def child():
+        refuses(lambda: shares[0].get("one"))
+        shares[0].close()
+        shares.clear()
+
+    try:
+        assert in_child(child) == 0
+    finally:
+        over.set()
+        other.join()
+    assert shares[0].get("one") == b"1"
+    shares.pop().close()
+    assert shares[0].get("one") == b"1"
+
+
+def test_a_child_opens_a_directory_that_its_parent_has_closed(tmp_path):
+    shares, (ready, go) = [share(tmp_path)], os.pipe()
+    assert shares[0].put("one", b"1")
+
+    def child():
+        os.read(ready, 1)
+        own, second = share(tmp_path), share(tmp_path)
+        assert own.get("one") == b"1" and own.put("two", b"2")
+        shares.pop().close()  # is the parent's
+        own.close()
+        assert second.get("two") == b"2"
+
+    def close():
+        shares[0].close()
+        os.write(go, b"1")
+
+    assert in_child(child, meanwhile=close) == 0
+    assert share(tmp_path).get("two") == b"2"
 
 
 def test_a_store_in_memory_is_a_childs_own():

@@ -1,6 +1,9 @@
 """stemma.PageStore: what comes back is what was put, or nothing."""
 
 import ctypes
+import subprocess
+import sys
+import textwrap
 import threading
 
 import numpy
@@ -111,6 +114,104 @@ def test_a_disk_store_is_found_again(tmp_path):
         assert store.get("name") == (b"kept" if life == 1 else None)
         store.put("name", b"kept")
         store.close()
+
+
+# Python calls handlers of signals and its collector wherever a store is being opened or closed, in the thread that does so.
+SHARES = """
+import gc, os, signal, stemma
+from stemma._stores import open_store
+
+class Amid:
+    # Does something while a directory is opened.
+    def __init__(self, work):
+        self.work = work
+    def __index__(self):
+        work, self.work = self.work, lambda: None
+        work()
+        return 1 << 22
+
+def share(name, bytes_max=1 << 22):
+    directory = os.path.join({folder!r}, name)
+    return open_store({{"directory": directory, "value_bytes": 4096, "bytes_max": bytes_max}})
+
+def opens_alone(name):
+    # Whether it is closed: what is open is refused.
+    return stemma.PageStore.disk(os.path.join({folder!r}, name), value_bytes=4096, bytes_max=1 << 22).put("name", b"1")
+
+def raise_term():
+    signal.raise_signal(signal.SIGTERM)
+
+signal.alarm(20)
+"""
+
+
+def run_of_shares(tmp_path, code):
+    program = SHARES.format(folder=str(tmp_path)) + textwrap.dedent(code) + "\nprint('goes on')"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "goes on\n", "")
+
+
+def test_a_handler_of_signals_closes_a_share_while_another_is_opened(tmp_path):
+    run_of_shares(
+        tmp_path,
+        """
+        first = share("first")
+        signal.signal(signal.SIGTERM, lambda *_: first.close())
+        second = share("second", Amid(raise_term))
+        assert second.put("name", b"1")
+        assert opens_alone("first")
+        """,
+    )
+
+
+def test_the_collector_drops_a_share_while_another_is_opened(tmp_path):
+    run_of_shares(
+        tmp_path,
+        """
+        class Engine:
+            def __init__(self):
+                self.itself, self.store = self, share("first")
+
+        gc.disable()
+        Engine()
+        second = share("second", Amid(gc.collect))
+        assert second.put("name", b"1")
+        assert opens_alone("first")
+        """,
+    )
+
+
+def test_what_handlers_of_signals_close_amid_calls_of_shares_is_nobodys(tmp_path):
+    run_of_shares(
+        tmp_path,
+        """
+        import sys
+
+        # Before each line of what is opened or closed, the share that another one of its directory has.
+        for at in range(40):
+            held, lines = [share("first")], 0
+
+            def trace(frame, event, _):
+                global lines
+                if frame.f_globals["__name__"] != "stemma._stores":
+                    return None
+                if event == "line":
+                    lines += 1
+                    if lines == at:
+                        sys.settrace(None)
+                        held.pop().close()
+                return trace
+
+            sys.settrace(trace)
+            second = share("first")
+            sys.settrace(None)
+            assert second.put("name", b"1")
+            sys.settrace(trace)
+            second.close()
+            sys.settrace(None)
+            assert lines < 39
+        """,
+    )
 
 
 def test_a_remote_store_is_everybodys(redis):

@@ -47,32 +47,48 @@ def empty_store(store: Any) -> None:
 
 
 class _Disk:
-    """An open directory and how many have it."""
+    """An open directory and the ids of the shares that have it."""
 
     def __init__(self, store: _stemma.PageStore, value_bytes: int):
-        self.store, self.value_bytes, self.users = store, value_bytes, 0
+        self.store, self.value_bytes = store, value_bytes
+        self.users: set[int] = set()
 
 
-_disks: dict[str, _Disk] = {}
-_disks_lock = threading.Lock()
+# Held while a directory is opened or closed. A thread that does so may be called upon there to close another share, by its
+# handlers of signals or by the collector.
+_disks_lock = threading.RLock()
+_disks: dict[str, _Disk] = {}  # those that are open
+
+
+def _begin_anew() -> None:
+    """In a child of fork(): what is open is its parent's, and so is who holds the lock, which may be a thread of that one."""
+    global _disks_lock
+    _disks_lock = threading.RLock()
+    _disks.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 class _DiskShare:
-    """One user's share of a disk store, which is closed with the last of them."""
+    """One user's share of a disk store, which is closed with the last of them; in a child of fork(), with none."""
 
     _disk = None  # closed
 
     def __init__(self, directory: str, value_bytes: int, bytes_max: int):
         self._path = os.path.realpath(directory)
         with _disks_lock:
-            disk = _disks.get(self._path)
-            if disk is None:
-                store = _stemma.PageStore.disk(directory, value_bytes=value_bytes, bytes_max=bytes_max)
-                disk = _disks[self._path] = _Disk(store, value_bytes)
-            if disk.value_bytes != value_bytes:
-                raise InvalidArgumentError(f"value_bytes: {directory} is open with {disk.value_bytes}")
-            disk.users += 1
-            self._disk = disk
+            while True:
+                disk = _disks.get(self._path)
+                if disk is None:
+                    store = _stemma.PageStore.disk(directory, value_bytes=value_bytes, bytes_max=bytes_max)
+                    disk = _disks[self._path] = _Disk(store, value_bytes)
+                if disk.value_bytes != value_bytes:
+                    raise InvalidArgumentError(f"value_bytes: {directory} is open with {disk.value_bytes}")
+                self._disk = disk
+                disk.users.add(id(self))
+                if _disks.get(self._path) is disk:  # else a handler of signals has closed it, before it had this user
+                    return
 
     def __getattr__(self, name: str) -> Any:
         if self._disk is None:
@@ -82,11 +98,13 @@ class _DiskShare:
     def close(self) -> None:
         """May be repeated."""
         with _disks_lock:
-            disk, self._disk = self._disk, None
+            disk = self._disk
             if disk is None:
                 return
-            disk.users -= 1
-            if disk.users == 0:
+            disk.users.discard(id(self))
+            self._disk = None
+            # The users are looked at last: before that a handler of signals may have found it a new one.
+            if _disks.get(self._path) is disk and not disk.users:
                 del _disks[self._path]
                 disk.store.close()
 
