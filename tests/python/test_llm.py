@@ -185,6 +185,33 @@ def test_a_content_of_other_than_text_is_refused(llm, content):
         llm.chat([{"role": "user", "content": content}], {"max_tokens": 1})
 
 
+# No text of UTF-8 has it; a pair of them is a character, and Python's reader of JSON gives these.
+def test_a_lone_surrogate_of_a_chat_is_named(llm):
+    def ask(content, **more):
+        return llm.chat([{"role": "user", "content": content, **more}], {"max_tokens": 1})[0].prompt_token_ids
+
+    assert ask("\ud83d\ude00") == ask("\U0001f600")
+    for content, more, where in [
+        ("a\ud800", {}, r"messages\[0\]\.content"),
+        ("\ude00\ud83d", {}, r"messages\[0\]\.content"),
+        ([{"type": "text", "text": "\udfff"}], {}, r"messages\[0\]\.content\[0\]\.text"),
+        ("a", {"name\ud800": 1}, r"messages\[0\]\.name\\ud800"),
+    ]:
+        with pytest.raises(stemma.InvalidArgumentError, match=f"^{where}: a text with a lone surrogate$"):
+            ask(content, **more)
+
+
+def test_a_chat_that_is_no_json_is_refused(llm):
+    within = []
+    within.append(within)
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for content in (float("nan"), within, deep):
+        with pytest.raises(stemma.InvalidArgumentError, match="^chat: "):
+            llm.chat([{"role": "user", "content": content}], {"max_tokens": 1})
+
+
 TEMPLATE = """{{ tools | tojson if tools }}{{ mood }}{% for message in messages %}<{{ message.role }}>{{ message.content }}
 {%- for call in message.tool_calls %}{{ call.function.name }}{% for name in call.function.arguments %}({{ name }}){% endfor %}
 {%- endfor %}{% endfor %}{% if add_generation_prompt %}<answer>{% endif %}"""
@@ -353,7 +380,10 @@ def test_outputs_are_what_they_have_to_be(llm):
 def test_forms_that_cannot_be_are_refused(llm):
     for params, message in [
         ({"json_schema": {"type": "what"}}, "json_schema.type"),
-        ({"json_schema": "{"}, "json_schema"),
+        ({"json_schema": "{"}, "json_schema: not valid JSON at byte"),
+        ({"json_schema": {"const": float("nan")}}, "json_schema: Out of range float values"),
+        ({"json_schema": {"const": "\ud800"}}, r"json_schema\.const: a text with a lone surrogate"),
+        ({"structural_tag": "{"}, "structural_tag: not valid JSON at byte"),
         ({"regex": "("}, "regex: at 1"),
         ({"grammar": "root ::= what"}, "grammar: line 1: no rule is what"),
         ({"choice": []}, "choice"),
@@ -361,7 +391,7 @@ def test_forms_that_cannot_be_are_refused(llm):
         ({"structural_tag": {"format": {"type": "what"}}}, "structural_tag.format.type"),
         ({"regex": "a", "choice": ["a"]}, "choice: not with regex"),
     ]:
-        with pytest.raises(stemma.Error, match=message):
+        with pytest.raises((stemma.InvalidArgumentError, stemma.UnsupportedError), match=message):
             llm.generate("a", params)
 
 

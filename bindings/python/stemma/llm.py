@@ -80,7 +80,7 @@ class SamplingParams:
         wish["logit_bias"] = None if self.logit_bias is None else list(self.logit_bias.items())
         for name in ("json_schema", "structural_tag"):
             if wish[name] is not None and not isinstance(wish[name], str):
-                wish[name] = json.dumps(wish[name])
+                wish[name] = _json(wish[name], name)
         if isinstance(self.choice, str):
             raise InvalidArgumentError("choice: several texts are wanted, not a text")
         wish["choice"] = None if self.choice is None else list(self.choice)
@@ -200,7 +200,7 @@ class LLM:
             "continue_final_message": continue_final_message,
             "chat_template_kwargs": chat_template_kwargs,
         }
-        tokens = [self._engine.encode_chat(json.dumps({"messages": talk, **how})) for talk in talks]
+        tokens = [self._engine.encode_chat(_json({"messages": talk, **how})) for talk in talks]
         params = [SamplingParams.of(sampling_params)] * len(talks)
         return self._run([None] * len(talks), tokens, params, [adapter] * len(talks), goes_on=continue_final_message)
 
@@ -262,6 +262,42 @@ class LLM:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _json(value: Any, name: str = "") -> str:
+    """A value of that name, or a chat, as JSON. What cannot be is an argument of the caller's, and is named."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+        lone = _lone_surrogate(value, name) if "\\ud" in text else None
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"{name or 'chat'}: {error}") from None
+    if lone is not None:
+        raise InvalidArgumentError(f"{lone}: a text with a lone surrogate")
+    return text
+
+
+def _lone_surrogate(value: Any, path: str) -> Optional[str]:
+    """The path of a text that has half of a character, which json.dumps writes and no reader of JSON takes."""
+    if isinstance(value, dict):
+        names = {name: f"{path}.{_printable(str(name))}" if path else _printable(str(name)) for name in value}
+        parts = [(at, part) for name, at in names.items() for part in (str(name), value[name])]
+    elif isinstance(value, (list, tuple)):
+        parts = [(f"{path}[{i}]", part) for i, part in enumerate(value)]
+    else:
+        return path if isinstance(value, str) and _is_cut(value) else None
+    return next(filter(None, (_lone_surrogate(part, at) for at, part in parts)), None)
+
+
+def _is_cut(text: str) -> bool:
+    try:
+        text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _printable(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 _PROMPT = {"prompt", "prompt_token_ids", "adapter"}

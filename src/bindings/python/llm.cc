@@ -55,6 +55,14 @@ struct LlmCore {
   }
 };
 
+// JSON of the caller's. What is wrong with it is an argument, and no file that was damaged.
+TemplateJson json_argument(const std::string& text, const char* name, const JsonLimits& limits) {
+  Result<TemplateJson> parsed = parse_ordered_json(text, name, limits);
+  if (parsed.ok()) return std::move(parsed).value();
+  const bool is_json = parsed.error().code != ErrorCode::kCorrupt;
+  fail({is_json ? parsed.error().code : ErrorCode::kInvalidArgument, parsed.error().detail});
+}
+
 // As in_turn of binding.h. A handler of signals that calls what it interrupted would wait for
 // itself.
 template <typename Work>
@@ -83,8 +91,7 @@ class LocalEngine {
   }
   // What the server reads of a chat: messages, tools, what templates are told, and how it ends.
   std::vector<TokenId> encode_chat(const std::string& json) const {
-    TemplateJson chat =
-        value_of(parse_ordered_json(json, "chat", {.depth_max = 64, .keeps_wide_integers = true}));
+    TemplateJson chat = json_argument(json, "chat", {.depth_max = 64, .keeps_wide_integers = true});
     if (!chat.is_object()) refuse("chat: must be an object");
     narrow_all_but_tools(chat);
     return in_turn(*core_, true, [&] {
@@ -171,8 +178,7 @@ TextForm LocalEngine::form_of(const py::dict& prompt) {
   };
   const auto take_json = [&](const char* name, TextForm::Kind kind) {
     if (!take(name, kind)) return;
-    form.schema =
-        value_of(parse_ordered_json(field<std::string>(prompt, name), name, {.depth_max = 64}));
+    form.schema = json_argument(field<std::string>(prompt, name), name, {.depth_max = 64});
   };
   take_json("json_schema", TextForm::Kind::kSchema);
   take_json("structural_tag", TextForm::Kind::kTag);
