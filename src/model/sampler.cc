@@ -20,7 +20,8 @@ constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 // Up to so many tokens a heap finds sooner than bins do.
 constexpr std::int64_t kHeapMax = 1024;
 
-Error out_of_range(std::string_view field, double value, std::string_view range) {
+template <typename Number>
+Error out_of_range(std::string_view field, Number value, std::string_view range) {
   return Error{ErrorCode::kInvalidArgument, std::string(field) + " must be " + std::string(range) +
                                                 " (got " + std::to_string(value) + ")"};
 }
@@ -60,7 +61,7 @@ Status SamplingParams::validate(std::int64_t vocab_tokens) const {
     return out_of_range("temperature", temperature, "a number of at least 0");
   }
   if (top_k < 0) {
-    return out_of_range("top_k", static_cast<double>(top_k), "at least 0, which means all");
+    return out_of_range("top_k", top_k, "at least 0, which means all");
   }
   if (!(top_p > 0 && top_p <= 1)) return out_of_range("top_p", top_p, "above 0 and at most 1");
   if (!(min_p >= 0 && min_p <= 1)) return out_of_range("min_p", min_p, "from 0 to 1");

@@ -512,5 +512,15 @@ TEST(SamplingParamsRange, ErrorsNameTheField) {
   EXPECT_THAT(error_of({.allowed_tokens = {1, 10}}), HasSubstr("allowed_tokens"));
 }
 
+TEST(SamplingParamsRange, ErrorsTellWholeNumbersAsSuch) {
+  constexpr TokenId kLast = std::numeric_limits<TokenId>::max();
+  EXPECT_EQ(error_of({.top_k = std::numeric_limits<std::int64_t>::min()}),
+            "top_k must be at least 0, which means all (got -9223372036854775808)");
+  EXPECT_EQ(error_of({.logit_bias = {{kLast, 1.0f}}}),
+            "logit_bias must be for tokens of the vocabulary (got 2147483647)");
+  EXPECT_EQ(error_of({.allowed_tokens = {-1}}),
+            "allowed_tokens must be tokens of the vocabulary (got -1)");
+}
+
 }  // namespace
 }  // namespace stemma

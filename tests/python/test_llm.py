@@ -56,8 +56,8 @@ def test_a_prompt_with_what_is_not_known_is_refused(llm):
 # Beyond what any count can be: also behind prompts that are on their way.
 def test_more_answers_than_can_be_are_refused_wherever_they_stand(llm):
     for n in (129, 2**63 - 1, -(2**63), 0):
-        for params in ([SamplingParams(n=n), SamplingParams()], [SamplingParams(), SamplingParams(n=n)]):
-            with pytest.raises(stemma.InvalidArgumentError, match="copies must be from 1 to 128"):
+        for at, params in enumerate(([SamplingParams(n=n), SamplingParams()], [SamplingParams(), SamplingParams(n=n)])):
+            with pytest.raises(stemma.InvalidArgumentError, match=f"^prompt {at}: n must be from 1 to 128 .got {n}.$"):
                 llm.generate(["a", "b"], params)
     assert len(llm.generate("a", SamplingParams(max_tokens=1))) == 1
 
@@ -99,7 +99,7 @@ def test_logprobs_of_a_prompt_are_those_of_an_output_whatever_is_cached(llm):
     end = llm.generate(prompt, SamplingParams(max_tokens=1, prompt_logprobs=1, logprob_start_len=50))[0]
     assert end.prompt_logprobs == [None] * 50 + cold.prompt_logprobs[50:]
     assert end.num_cached_tokens == 48
-    with pytest.raises(stemma.InvalidArgumentError, match="prompt_logprobs_from"):
+    with pytest.raises(stemma.InvalidArgumentError, match="^prompt 0: logprob_start_len must be"):
         llm.generate(prompt, SamplingParams(prompt_logprobs=1, logprob_start_len=0))
     at = len(prompt) // 2
     said = llm.generate(prompt[:at], SamplingParams(max_tokens=1, temperature=0, logprobs=1))[0].outputs[0].logprobs[0]
@@ -253,6 +253,9 @@ def test_a_conversation_is_answered_by_the_models_template(llm):
     one = llm.chat(talk, {"max_tokens": 5})
     assert len(one) == 1 and len(one[0].outputs[0].token_ids) == 5
     assert texts(llm.chat([talk, talk], {"max_tokens": 5})) == texts(one) * 2
+    assert llm.chat([]) == []
+    with pytest.raises(stemma.InvalidArgumentError, match="^messages: "):
+        llm.chat(talk[0])
 
 
 @pytest.mark.parametrize(
@@ -270,12 +273,37 @@ def test_a_conversation_is_answered_by_the_models_template(llm):
         ("a", {"top_k": 2**64}, "top_k"),
         ("a", {"n": 1.5}, "n: "),
         ("a", {"stop_token_ids": [2**40]}, "stop_token_ids"),
+        ("a", {"allowed_token_ids": [-1]}, r"^prompt 0: allowed_token_ids must be tokens of the vocabulary \(got -1\)$"),
+        ("a", {"allowed_token_ids": [7], "stop_token_ids": [7], "min_tokens": 1}, "^prompt 0: allowed_token_ids: each is"),
+        ("a", {"logit_bias": {1_000_000: 1}}, r"^prompt 0: logit_bias .*\(got 1000000\)$"),
+        ("a", {"logit_bias": {1: 1e300}}, "^prompt 0: logit_bias: out of its range$"),
+        ("a", {"temperature": 1e300}, "^prompt 0: temperature: out of its range$"),
+        ("a", {"temperature": float("inf")}, r"^prompt 0: temperature .*\(got inf\)$"),
+        ("a", {"top_p": -1e300}, "^prompt 0: top_p: out of its range$"),
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_is_left_behind(llm, prompt, params, what):
     with pytest.raises(stemma.InvalidArgumentError, match=what):
         llm.generate(prompt, params)
     assert len(llm.generate("The page and", {"max_tokens": 2})) == 1
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"regex": "("},
+        {"json_schema": "{"},
+        {"json_schema": {"const": float("nan")}},
+        {"choice": "abc"},
+        {"choice": []},
+        {"temperature": "1"},
+        {"n": 0},
+        {"stop": [""]},
+    ],
+)
+def test_of_several_prompts_the_wrong_one_is_named(llm, params):
+    with pytest.raises(stemma.InvalidArgumentError, match=f"^prompt 1: {next(iter(params))}"):
+        llm.generate(["a", "b", "c"], [{}, params, {}])
 
 
 def test_more_prompts_than_may_wait_are_answered():

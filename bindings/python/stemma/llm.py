@@ -193,6 +193,8 @@ class LLM:
         continue_final_message the answer goes on from the last message; unless that, or add_generation_prompt=False, the
         template begins a new one.
         """
+        if isinstance(messages, Mapping):
+            raise InvalidArgumentError("messages: a list of messages is wanted, or of conversations, not a message")
         talks = [messages] if messages and isinstance(messages[0], Mapping) else list(messages)
         how = {
             "tools": None if tools is None else list(tools),
@@ -215,8 +217,8 @@ class LLM:
     def _run(self, texts, tokens, params, adapters, goes_on: bool) -> list[RequestOutput]:
         answers: list[list[dict[str, Any]]] = [[] for _ in tokens]
         wishes = [
-            {**one.wish(ids), "adapter": name or "", "goes_on": goes_on}
-            for one, ids, name in zip(params, tokens, adapters)
+            {**_wish(at, one, ids), "adapter": name or "", "goes_on": goes_on}
+            for at, (one, ids, name) in enumerate(zip(params, tokens, adapters))
         ]
         for output in self._engine.run(wishes):
             answers[output["prompt"]].append(output)
@@ -310,6 +312,14 @@ def _check_prompt(prompt: Mapping[str, Any]) -> None:
         raise InvalidArgumentError(f"prompt: {', '.join(sorted(unknown))}: not known here")
     if not prompt.keys() & {"prompt", "prompt_token_ids"}:
         raise InvalidArgumentError("prompt: has neither prompt nor prompt_token_ids")
+
+
+def _wish(at: int, params: SamplingParams, tokens: Sequence[int]) -> dict[str, Any]:
+    """What the engine is asked for. It names the prompt of what it refuses, and so does this."""
+    try:
+        return params.wish(tokens)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"prompt {at}: {error}") from None
 
 
 def _chances(row) -> dict[int, Logprob]:

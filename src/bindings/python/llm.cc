@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -144,11 +147,35 @@ std::optional<std::uint64_t> seed_of(const py::dict& prompt) {
   return field<std::uint64_t>(prompt, "seed");
 }
 
+// A number that is kept as a float, which cannot tell from infinity what is out of its range.
+float number_as(const py::handle& value, const std::string& name) {
+  const auto number = value_as<double>(value, name);
+  if (std::isfinite(number) && std::fabs(number) > std::numeric_limits<float>::max()) {
+    refuse(name + ": out of its range");
+  }
+  return static_cast<float>(number);
+}
+
+// Of tokens.
+std::vector<std::pair<TokenId, float>> biases_of(const py::handle& pairs, const char* name) {
+  using Pairs = std::vector<std::pair<TokenId, py::object>>;
+  std::vector<std::pair<TokenId, float>> biases;
+  for (const auto& [token, bias] : value_as<Pairs>(pairs, name)) {
+    biases.emplace_back(token, number_as(bias, name));
+  }
+  return biases;
+}
+
 SamplingParams LocalEngine::sampling_of(const py::dict& prompt) const {
   SamplingParams sampling = core_->generation.sampling_defaults();
   const auto take = [&prompt](const char* name, auto& into) {
     if (!prompt.contains(name) || prompt[name].is_none()) return;
-    into = field<std::remove_reference_t<decltype(into)>>(prompt, name);
+    using Into = std::remove_reference_t<decltype(into)>;
+    if constexpr (std::is_same_v<Into, float>) {
+      into = number_as(prompt[name], name);
+    } else {
+      into = field<Into>(prompt, name);
+    }
   };
   take("temperature", sampling.temperature);
   take("top_k", sampling.top_k);
@@ -157,7 +184,9 @@ SamplingParams LocalEngine::sampling_of(const py::dict& prompt) const {
   take("repetition_penalty", sampling.repetition_penalty);
   take("presence_penalty", sampling.presence_penalty);
   take("frequency_penalty", sampling.frequency_penalty);
-  take("logit_bias", sampling.logit_bias);
+  if (!prompt["logit_bias"].is_none()) {
+    sampling.logit_bias = biases_of(prompt["logit_bias"], "logit_bias");
+  }
   take("allowed_token_ids", sampling.allowed_tokens);
   if (sampling.allowed_tokens.empty() && !prompt["allowed_token_ids"].is_none()) {
     refuse("allowed_token_ids: must have at least one token");
@@ -262,14 +291,20 @@ py::dict to_python(const Output& output) {
 py::list LocalEngine::run(const py::list& prompts) {
   std::vector<Wish> wishes;
   for (const py::handle prompt : prompts) {
-    wishes.push_back(wish_of(prompt.cast<py::dict>(), mix64(wishes.size())));
+    try {
+      wishes.push_back(wish_of(prompt.cast<py::dict>(), mix64(wishes.size())));
+    } catch (const Failure& failure) {
+      fail_prompt(wishes.size(), failure.error());
+    }
   }
   const std::vector<Output> outputs = in_turn(*core_, true, [&] {
     core_->check_open();
     assume_role(engine_thread);
     const LongWork work(core_->answering);
-    for (Wish& wish : wishes) {
-      wish.spec.constraint = value_of(open_text_form(wish.form, core_->model->grammars()));
+    for (std::size_t at = 0; at < wishes.size(); ++at) {
+      auto constraint = open_text_form(wishes[at].form, core_->model->grammars());
+      if (!constraint.ok()) fail_prompt(at, constraint.error());
+      wishes[at].spec.constraint = std::move(constraint).value();
     }
     PromptRun run(*core_->model, *core_->engine);
     run.answer(std::move(wishes));

@@ -1,12 +1,40 @@
 #include "bindings/python/prompt_run.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 
 #include "bindings/python/binding.h"
 #include "model/detokenizer.h"
 
 namespace stemma::python {
+
+namespace {
+
+// What the engine's errors begin with, where SamplingParams calls that otherwise.
+struct Renamed {
+  std::string_view engines;
+  std::string_view pythons;
+};
+constexpr std::array<Renamed, 3> kRenamed = {{{"copies", "n"},
+                                              {"allowed_tokens", "allowed_token_ids"},
+                                              {"prompt_logprobs_from", "logprob_start_len"}}};
+
+std::string in_pythons_words(std::string detail) {
+  const std::string first = detail.substr(0, detail.find_first_of(" :"));
+  const auto* const found = std::ranges::find(kRenamed, first, &Renamed::engines);
+  if (found != kRenamed.end()) detail.replace(0, first.size(), found->pythons);
+  return detail;
+}
+
+}  // namespace
+
+void fail_prompt(std::size_t prompt, const Error& error) {
+  Error told = error;
+  told.detail = "prompt " + std::to_string(prompt) + ": " + in_pythons_words(error.detail);
+  fail(std::move(told));
+}
 
 // As many as may wait at a time.
 void PromptRun::submit_some(std::vector<Wish>& wishes) {
@@ -24,7 +52,7 @@ void PromptRun::submit(Wish& wish) {
   const Result<RequestId> id = engine_.submit(std::move(wish.spec));
   if (!id.ok()) {
     cancel_all();
-    fail({id.error().code, "prompt " + std::to_string(submitted_) + ": " + id.error().detail});
+    fail_prompt(submitted_, id.error());
   }
   for (std::int64_t copy = 0; copy < copies; ++copy) {
     outputs_.push_back({.request = RequestId(id->value() + copy),

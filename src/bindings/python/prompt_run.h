@@ -34,6 +34,10 @@ struct Chance {
 // Of a token of a text: its own, then those of the likeliest.
 using Chances = std::vector<Chance>;
 
+// Ends the call with an error of the prompt at that place in the list, in the words of
+// SamplingParams.
+[[noreturn]] void fail_prompt(std::size_t prompt, const Error& error);
+
 // One output of one prompt, while it comes and when it is whole.
 struct Output {
   RequestId request;
