@@ -1,6 +1,9 @@
 """stemma.compat_vllm keeps the contract of a vLLM connector: driven as vLLM drives one, by a stand-in of it."""
 
 import json
+import os
+import subprocess
+import sys
 import types
 from contextlib import nullcontext
 
@@ -811,3 +814,37 @@ def test_hybrid_models_are_refused(store):
     request = types.SimpleNamespace(request_id="a", prompt_token_ids=[1] * 8, num_computed_tokens=0)
     with pytest.raises(stemma.InvalidArgumentError, match="hybrid"):
         engine.scheduler.update_state_after_alloc(request, ([1, 2], [3, 4]), 0)
+
+
+VLLM = """
+class KVConnectorMetadata: ...
+class KVConnectorBase_V1:
+    def __init__(self, vllm_config, role, kv_cache_config):
+        self.is_producer = vllm_config.kv_transfer_config.is_kv_producer
+    @property
+    def requires_kv_delivery(self):  # of newer ones
+        return self.is_producer
+"""
+
+AS_VLLM_ASKS = """
+import sys
+from types import SimpleNamespace as Some
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
+from stemma.compat_vllm import StemmaConnector
+extra = {"directory": sys.argv[1], "value_bytes": 256, "bytes_max": 4 << 20}
+transfer = Some(kv_connector_extra_config=extra, is_kv_producer=True)
+connector = StemmaConnector(Some(cache_config=Some(block_size=4), kv_transfer_config=transfer), "scheduler", None)
+assert isinstance(connector, KVConnectorBase_V1) and connector.is_producer
+print(connector.requires_kv_delivery)
+"""
+
+
+# Where a producer has to hand over all that it computes, vLLM throws away what is on its way for requests that it preempts.
+def test_a_page_that_was_not_saved_is_computed_again(tmp_path):
+    module = tmp_path / "vllm/distributed/kv_transfer/kv_connector/v1/base.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(VLLM)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    words = [sys.executable, "-c", AS_VLLM_ASKS, str(tmp_path / "disk")]
+    asked = subprocess.run(words, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True)
+    assert asked.stdout == "False\n"

@@ -147,6 +147,10 @@ class StemmaConnector(KVConnectorBase_V1):
     and fails to load: the scheduler does not know the worker's.
     """
 
+    # vLLM's own answer is of its role, where nothing but a hand-over brings KV to who decodes. What this one does not save is a
+    # miss: so vLLM need not throw away, of a request that it preempts, the output that is on its way.
+    requires_kv_delivery = False
+
     def __init__(self, vllm_config: Any = None, role: Any = None, kv_cache_config: Any = None, **options: Any):
         # vLLM before its third argument takes two.
         try:
