@@ -301,3 +301,33 @@ def test_other_threads_run_while_a_cache_is_opened(set_switch_interval):
 
     set_switch_interval(60)  # from here on the other thread runs only where it is let
     assert any(thread_comes_first() for _ in range(50))
+
+
+# They hash: a second for each 20 million tokens or so.
+@pytest.mark.parametrize("what", ["keys", "namespace"])
+def test_other_threads_run_while_a_long_text_is_hashed(what, set_switch_interval):
+    text = numpy.arange(1 << 20, dtype=numpy.int32)
+    cache = stemma.Cache(pages=1, page_size=16, context_tokens_max=1 << 20)
+    shared = cache.namespace(model="m")
+    call = {
+        "keys": lambda: stemma.page_keys(text, 16, bytes(32)),
+        "namespace": lambda: cache.namespace_behind(shared, text, tenant="ada"),
+    }[what]
+
+    def thread_comes_first():
+        calling, ends = threading.Event(), []
+
+        def wait():
+            calling.wait()
+            ends.append("thread")
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        calling.set()
+        call()
+        ends.append("call")
+        thread.join()
+        return ends[0] == "thread"
+
+    set_switch_interval(60)  # the other thread runs only where it is let
+    assert any(thread_comes_first() for _ in range(10))

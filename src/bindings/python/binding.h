@@ -116,6 +116,16 @@ auto in_turn(std::mutex& mutex, bool is_long, Work&& work, InChild in_child = In
   return work();
 }
 
+// What `work`, which is nobody's turn, gives; others run meanwhile where it is long. Forks and the
+// end of the interpreter wait for it then, as for calls in turn: libraries below have locks, too.
+template <typename Work>
+auto beside_others(bool is_long, Work&& work) {
+  if (!is_long) return work();
+  const OthersRun others_run;
+  const CallBeforeFork call(/*is_waited_for=*/true);
+  return work();
+}
+
 // One-dimensional whole numbers of Python: an array of 32 bits, read where it lies as long as this
 // lives, or anything else that is a sequence of whole numbers, copied.
 class NumberText {

@@ -274,6 +274,18 @@ py::dict stats(Store& self) {
   return out;
 }
 
+// Of the whole pages of a text.
+std::vector<PageKey> keys_of(std::span<const TokenId> text, std::size_t page_size,
+                             const NamespaceDigest& ns) {
+  std::vector<PageKey> keys;
+  keys.reserve(text.size() / page_size);
+  PageKeyChain chain(ns);
+  for (; text.size() >= page_size; text = text.subspan(page_size)) {
+    keys.push_back(chain.append(text.first(page_size)));
+  }
+  return keys;
+}
+
 py::list page_keys(const py::object& tokens, std::int64_t page_size, const py::bytes& digest) {
   const NumberText text(tokens, "tokens");
   const std::string_view root = digest;
@@ -281,13 +293,11 @@ py::list page_keys(const py::object& tokens, std::int64_t page_size, const py::b
   if (page_size < 1) refuse("page_size: must be at least 1");
   if (root.size() != ns.bytes.size()) refuse("digest: 32 bytes are wanted");
   std::memcpy(ns.bytes.data(), root.data(), root.size());
-  PageKeyChain chain(ns);
+  const std::vector<PageKey> keys = beside_others(text.is_long(), [&] {
+    return keys_of(text.numbers(), static_cast<std::size_t>(page_size), ns);
+  });
   py::list out;
-  for (std::int64_t at = 0; at + page_size <= text.size(); at += page_size) {
-    const PageKey key = chain.append(
-        text.numbers().subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(page_size)));
-    out.append(py::bytes(reinterpret_cast<const char*>(key.bytes.data()), key.bytes.size()));
-  }
+  for (const PageKey& key : keys) out.append(bytes_of(key));
   return out;
 }
 

@@ -25,8 +25,9 @@ std::unique_ptr<Namespace> open_behind(const py::object& self, const Namespace& 
   check_length(core, text.size());
   if (shared.is_behind()) refuse("shared: its texts go on from another Namespace's themselves");
   const SharedPrefix prefix = {.digest = shared.digest_in(core), .tokens = text.size()};
-  const NamespaceDigest digest =
-      grafted_on(digest_of(fields), prefix.digest, text.numbers(), page_size);
+  const NamespaceDigest own = digest_of(fields);
+  const NamespaceDigest digest = beside_others(
+      text.is_long(), [&] { return grafted_on(own, prefix.digest, text.numbers(), page_size); });
   const auto id =
       in_turn(core, false, [&] { return core.kv->try_open_namespace(digest, &prefix); });
   if (!id.has_value()) fail({ErrorCode::kTooLarge, "as many namespaces are open as there can be"});
