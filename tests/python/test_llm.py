@@ -370,8 +370,9 @@ def test_a_handler_of_signals_cannot_call_what_it_interrupted(llm):
 
 def test_a_disk_below_brings_prompts_back_in_the_next_life(tmp_path):
     prompt, answers = " ".join(["kept"] * 60), []
+    options = {"kv_bytes": 8 << 20, "disk_directory": str(tmp_path), "disk_bytes": 64 << 20, "load_wait_us": 60_000_000}
     for life in range(2):
-        with LLM(MODEL, kv_bytes=8 << 20, disk_directory=str(tmp_path), disk_bytes=64 << 20) as llm:
+        with LLM(MODEL, **options) as llm:
             answers.append(llm.generate(prompt, {"max_tokens": 4})[0])
     assert answers[0].num_cached_tokens == 0 < answers[1].num_cached_tokens
     assert texts(answers[:1]) == texts(answers[1:])

@@ -132,15 +132,16 @@ class LLM:
 
     Options: kv_bytes (of keys and values, default 256 MiB), kv_dtype ("auto", "f32", "f16", "bf16", "fp8", "int8"),
     weights ("auto", "int8", "int4", "wide"), threads, page_size (tokens), requests_max, context_tokens_max, cache ("radix",
-    "none"), eviction ("lru", ...), waiting_max, host_bytes, disk_directory and disk_bytes for tiers below; device ("cpu",
-    "cuda", "cuda:N"; GPUs only in a build with CUDA) and deterministic (on a GPU, as --deterministic); adapters, a mapping
-    of names to directories of LoRA adapters (PEFT's adapter_config.json and adapter_model.safetensors).
+    "none"), eviction ("lru", ...), waiting_max, host_bytes, disk_directory and disk_bytes for tiers below, load_wait_us (how
+    long waiting for their pages is worth it, default 40,000); device ("cpu", "cuda", "cuda:N"; GPUs only in a build with
+    CUDA) and deterministic (on a GPU, as --deterministic); adapters, a mapping of names to directories of LoRA adapters
+    (PEFT's adapter_config.json and adapter_model.safetensors).
     """
 
     _OPTIONS = {
         "kv_bytes", "kv_dtype", "weights", "threads", "page_size", "requests_max", "context_tokens_max", "cache",
-        "eviction", "waiting_max", "host_bytes", "disk_directory", "disk_bytes", "device", "deterministic",
-        "adapters",
+        "eviction", "waiting_max", "host_bytes", "disk_directory", "disk_bytes", "load_wait_us", "device",
+        "deterministic", "adapters",
     }  # fmt: skip
 
     def __init__(self, model: str, **options: Any):

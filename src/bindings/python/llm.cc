@@ -366,6 +366,7 @@ LocalEngine open_engine(const std::string& model, const py::dict& options) {
   take("host_bytes", wanted.tiers.host_bytes);
   take("disk_directory", wanted.tiers.disk_directory);
   take("disk_bytes", wanted.tiers.disk_bytes);
+  take("load_wait_us", wanted.engine.kv.tiers.load_wait_us);
   for (const auto& [name, directory] : adapters_of(options)) {
     check_zero_free(directory, "adapters");
     wanted.adapters.push_back({name, directory});
