@@ -203,6 +203,45 @@ TEST_F(WindowedPagesTest, WhatACopyWritesIsHungOrFreed) {
   pages_.let_go(ids[0], Return::kLikely);
 }
 
+TEST_F(WindowedPagesTest, AHoldThatTakesAnothersPlaceLetsGoOfWhatWasThere) {
+  std::vector<PageId> ids;
+  const OwnedPages owned = hang(2, ids);
+  HeldWindowedPages held(pages_, {ids[0]});
+  pages_.let_go(ids[0], Return::kLikely);
+  pages_.let_go(ids[1], Return::kLikely);
+  held = HeldWindowedPages(pages_, {ids[1]});
+  std::vector<std::int32_t> holders(4, 0);
+  held.count(pages_, holders);
+  expect_holders(holders);
+  EXPECT_EQ(pages_.available_pages(), 3);
+  TakenWindowedPages taken = TakenWindowedPages::try_take(pages_, 2);
+  taken = TakenWindowedPages();
+  EXPECT_EQ(pages_.available_pages(), 3);
+}
+
+// Whoever keeps in mind how much of a text is usable looks again.
+TEST_F(WindowedPagesTest, WhateverComesOrGoesRaisesTheEpoch) {
+  std::vector<PageId> ids;
+  OwnedPages owned = hang(4, ids);
+  std::uint64_t epoch = 0;
+  const auto is_raised = [&] { return std::exchange(epoch, pages_.epoch()) < pages_.epoch(); };
+  EXPECT_TRUE(is_raised()) << "hung";
+  for (const PageId id : ids) pages_.let_go(id, Return::kLikely);
+  EXPECT_FALSE(is_raised()) << "all are still there";
+  pages_.keep_free(1);
+  EXPECT_TRUE(is_raised()) << "evicted";
+  pages_.forget(ids[1]);
+  EXPECT_TRUE(is_raised()) << "forgotten";
+  pages_.hold(ids[2]);
+  const PageId taken = pages_.take_off(ids[2]);
+  EXPECT_TRUE(is_raised()) << "taken off";
+  pages_.hang(ids[0], taken);
+  EXPECT_TRUE(is_raised()) << "hung on another";
+  pages_.let_go(ids[0], Return::kLikely);
+  owned.reset();
+  EXPECT_TRUE(is_raised()) << "freed with what carries them";
+}
+
 TEST_F(WindowedPagesTest, AWrongCountOfHoldersIsFound) {
   std::vector<PageId> ids;
   const OwnedPages owned = hang(1, ids);
