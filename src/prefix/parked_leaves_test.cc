@@ -82,5 +82,19 @@ TEST(ParkedLeaves, KeepTheOrderInWhichTheyCame) {
   EXPECT_GT(returned, 1000);
 }
 
+TEST(ParkedLeaves, OfTwoTenantsThatAreAsFullTheFirstIsTakenForTheFullest) {
+  TenantQuotas quotas(kNodes);
+  ParkedLeaves parked(kNodes, quotas);
+  for (std::uint8_t tenant = 0; tenant < 2; ++tenant) {
+    quotas.set({{tenant}}, 2 + 2 * tenant);
+    quotas.name_root(NodeSlot(tenant), {{tenant}});
+    parked.add_queue();
+    quotas.count(NodeSlot(tenant), 2 + 2 * tenant);
+  }
+  parked.park(NodeSlot(10), TenantId(1), 1);
+  parked.park(NodeSlot(11), TenantId(0), 2);
+  EXPECT_EQ(parked.fullest(), TenantId(0));
+}
+
 }  // namespace
 }  // namespace stemma

@@ -143,6 +143,18 @@ TEST_F(RadixWants, UsingWhatIsWantedChangesNothingAboutIt) {
   EXPECT_EQ(f.evict(1), (std::vector{2}));
 }
 
+// Before: [1|2|3|4], of which two pages are wanted, and [8].
+TEST_P(RadixWants, HoweverManyGoAtOnceWhatIsNotWantedGoesFirst) {
+  const MonotonicClock clock;
+  PrefixFixture cache({.eviction = GetParam(), .clock = &clock});
+  cache.add({1, 2, 3, 4});
+  cache.add({8});
+  cache.cache->want(cache.ns, Tokens{1, 2, 9}, 0);
+  EXPECT_EQ(cache.evict(3).size(), 3u);
+  EXPECT_EQ(cache.probe({1, 2, 3, 4}), 2);
+  EXPECT_EQ(cache.probe({8}), 0);
+}
+
 // What was cached of a text when it was wanted.
 struct Want {
   Tokens text;

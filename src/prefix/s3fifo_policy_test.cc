@@ -47,6 +47,29 @@ TEST(S3FifoPolicy, WhatComesBackAfterItWentUnusedIsNotNew) {
   EXPECT_EQ(f.probe({2}), 0);
 }
 
+// The page that came back is in the main queue, which loses pages while the small one has less than
+// its share.
+TEST(S3FifoPolicy, WhateverGoesIsOfTheSmallQueueNoMore) {
+  for (const bool purged : {false, true}) {
+    S3Fifo f(20);
+    f.serve({1});
+    f.evict(1);
+    f.serve({7});
+    f.serve({8});
+    if (purged) {
+      f.cache->purge({});
+    } else {  // though somebody waits for them
+      for (const TokenId wanted : {7, 8}) f.cache->want(f.ns, Tokens{wanted}, 0);
+      EXPECT_EQ(f.evict(2).size(), 2u);
+    }
+    f.serve({1});
+    f.serve({2});
+    EXPECT_EQ(f.evict(1).size(), 1u);
+    EXPECT_EQ(f.probe({1}), 0) << purged;
+    EXPECT_EQ(f.probe({2}), 1) << purged;
+  }
+}
+
 TEST(S3FifoPolicy, MoreThanThreeUsesCountAsThree) {
   S3Fifo f(10);
   f.serve({1}, 2);
