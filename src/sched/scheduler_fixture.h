@@ -31,10 +31,14 @@ class Bench {
 
   Request& submit(std::int64_t id, std::vector<TokenId> prompt, std::int64_t output_tokens = 1,
                   std::int32_t priority = 0) {
+    return submit_in(ns_, id, std::move(prompt), output_tokens, priority);
+  }
+  Request& submit_in(NamespaceId ns, std::int64_t id, std::vector<TokenId> prompt,
+                     std::int64_t output_tokens = 1, std::int32_t priority = 0) {
     assume_role(engine_thread);
     prompt.reserve(prompt.size() + static_cast<std::size_t>(output_tokens));
     Request* request = scheduler_->try_submit_or_null({.id = RequestId(id),
-                                                       .ns = ns_,
+                                                       .ns = ns,
                                                        .prompt = std::move(prompt),
                                                        .output_tokens_max = output_tokens,
                                                        .priority = priority});

@@ -179,6 +179,20 @@ TEST(Scheduler, WhoCannotBeScoredYetTakesNoRow) {
   bench.run();
 }
 
+// Rows of logits that are left bound what a step scores, not what it computes again.
+TEST(Scheduler, TokensWhoseLogitsWereHadTakeNoneThatAreLeft) {
+  EngineOptions options = options_for(4, 64);
+  options.scheduler.scored_tokens_max = 8;
+  Bench bench(options);
+  Request& scored = bench.submit(1, text(0, 40), 10);
+  scored.scores_prompt = true;
+  scored.scored_tokens = 20;
+  bench.plan();
+  EXPECT_EQ(scored.scheduled_tokens, 20 + 8);
+  bench.complete();
+  bench.run();
+}
+
 // The windowed pages of a prompt are for who waits as soon as it is computed.
 TEST(Scheduler, NoStepFollowsAPromptWhoseWindowsSomebodyWaitsFor) {
   assume_role(engine_thread);
@@ -327,6 +341,22 @@ TEST(Scheduler, TheWatermarkIsLeftToRunningRequests) {
   }
 }
 
+TEST(Scheduler, WithoutAWatermarkNewRequestsMayHaveAllPages) {
+  for (const std::int64_t watermark : {-1, 0}) {
+    EngineOptions options = options_for(4, 16);
+    options.kv.context_tokens_max = 64;
+    options.scheduler.watermark_pages = watermark;
+    Bench bench(options);
+    bench.submit(1, text(0, 30), 2);
+    bench.step();
+    bench.submit(2, text(500, 31));  // 8 pages with its output: all that are left
+    bench.plan();
+    EXPECT_EQ(bench.scheduler().in_flight(), watermark == 0 ? 2 : 1) << "by default one stays free";
+    bench.complete();
+    bench.run();
+  }
+}
+
 TEST(Scheduler, TheOneWithTheFewestGeneratedTokensIsPreemptedAndComesBack) {
   EngineOptions options = options_for(1, 40);
   options.kv.context_tokens_max = 40;
@@ -348,6 +378,20 @@ TEST(Scheduler, TheOneWithTheFewestGeneratedTokensIsPreemptedAndComesBack) {
   bench.run();
   EXPECT_GE(bench.scheduler().totals().preemptions, 1);
   EXPECT_EQ(bench.kv().usage().locked_tokens, 0);
+}
+
+TEST(Scheduler, OfThoseThatGeneratedAsMuchTheOneThatArrivedLastIsPreempted) {
+  EngineOptions options = options_for(1, 40);
+  options.kv.context_tokens_max = 40;
+  options.scheduler.watermark_pages = 0;
+  Bench bench(options);
+  Request& first = bench.submit(1, text(0, 5), 30);
+  Request& last = bench.submit(2, text(100, 5), 30);
+  while (bench.scheduler().totals().preemptions == 0) bench.step();
+  EXPECT_EQ(first.preemptions, 0);
+  EXPECT_EQ(last.preemptions, 1);
+  bench.run();
+  EXPECT_EQ(last.cached_tokens, 0) << "what it found when it came, not when it came back";
 }
 
 // Where priorities count, the least urgent goes first, however much it has generated.
@@ -444,6 +488,22 @@ TEST(Scheduler, ALongPromptIsCutForShorterOnesAsFarAsTheyCanBeLetIn) {
   options = options_for(4, 300);
   options.scheduler.policy = SchedulePolicy::kShortestUncachedFirst;
   EXPECT_EQ(tokens_beside_a_shorter_prompt(options, 240), 255) << "there are no pages for it";
+}
+
+// It waits for what the long prompt computes, and is let in only then.
+TEST(Scheduler, ALongPromptIsNotCutForWhoWaitsForIt) {
+  EngineOptions options = options_for(4, 330);
+  options.scheduler.policy = SchedulePolicy::kShortestUncachedFirst;
+  Bench bench(options);
+  bench.submit(1, text(0, 8), 100);
+  bench.submit(2, text(1'000, 1'000));
+  bench.step();
+  bench.submit(3, text(1'000, 400));
+  bench.step();
+  bench.plan();
+  EXPECT_EQ(bench.scheduler().scheduled()[1]->scheduled_tokens, 255);
+  bench.complete();
+  bench.run();
 }
 
 TEST(Scheduler, ACacheThatSharesNothingMakesNobodyWait) {
