@@ -85,6 +85,21 @@ TEST_F(SharedPrefixTest, IsExplainedToATenantThatHasNothing) {
   EXPECT_EQ(told->stop, PrefixStop::kCold);
 }
 
+// Counted from the first token on, the shared ones included.
+TEST_F(SharedPrefixTest, TheNearestTextOfATenantBeginsWithIt) {
+  open();
+  ask(prompt(2), 3, 1);
+  const SharedPrefix shared = {.digest = {{kShared}}, .tokens = kSharedTokens};
+  NamespaceDigest own = {{1}};
+  own.bytes[8] = 1;
+  Tokens asked = prompt(2);
+  asked[kSharedTokens + 6] ^= 1;
+  const auto told = engine_->explain(own, asked, 1, &shared);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_EQ(told->nearest.common_tokens, kSharedTokens + 6);
+  EXPECT_EQ(told->nearest.cached_next, Tokens{prompt(2)[kSharedTokens + 6]});
+}
+
 TEST_F(SharedPrefixTest, IsComputedOnceByTenantsThatComeTogether) {
   options_.shadow_audit_percent = 0;
   options_.scheduler.chunk_tokens_max = 8;
