@@ -84,6 +84,24 @@ TEST_F(PromotionPlaces, ABeginningThatIsOnTheDeviceNeedsNone) {
   EXPECT_TRUE(kv->try_promote(own, text(1)).has_value());
 }
 
+//   what all share   own         all windows of the beginning went to others; the rest is nowhere
+TEST_F(PromotionPlaces, OfABeginningThatIsOnTheDeviceItsWindowsAreBrought) {
+  open(256, 0, {.windowed_pages = 128});
+  const SharedPrefix prefix = {digest_of(50), 2};
+  const NamespaceId shared = *kv->try_open_namespace(prefix.digest);
+  const NamespaceId own = *kv->try_open_namespace(digest_of(51), &prefix);
+  ns = shared;
+  publish(1, 2);
+  ns = *kv->try_open_namespace({});
+  for (TokenId other = 100; other < 165; ++other) publish(other, 1);
+  ASSERT_EQ(kv->probe(own, text(1)), 0);
+  const auto promotion = kv->try_promote(own, text(1));
+  ASSERT_TRUE(promotion.has_value());
+  end_jobs([](const Transfer&) { return true; });
+  EXPECT_EQ(kv->probe(own, text(1)), 2);
+  kv->release_promotion(*promotion, PromotionUse::kWaiting);
+}
+
 // The store keeps what it has of a namespace that it was to forget.
 TEST_F(PromotionPlaces, AStoreThatIsBarredFromANamespaceIsNotAskedForIt) {
   open(64);
@@ -177,6 +195,73 @@ TEST_F(PromotionPlaces, ARemovalThatEndsBesideAStepIsNoArrival) {
   EXPECT_FALSE(kv->arrivals_wait());
   EXPECT_EQ(backed_up(), before + 4);
   kv->retire_step(step);
+  kv->release_promotion(*promotion, PromotionUse::kWaiting);
+}
+
+// Its job ends all the same: then there is nothing more to ask.
+TEST_F(PromotionPlaces, ForATextThatNobodyWantsAnyMoreTheNextStoreIsNotAsked) {
+  open(64, 2);
+  const auto promotion = kv->try_promote(ns, text(100));
+  ASSERT_TRUE(promotion.has_value());
+  ASSERT_EQ(tiers->lanes().posted.size(), 1) << "the first store";
+  kv->release_promotion(*promotion, PromotionUse::kWaiting);
+  end_jobs([](const Transfer&) { return true; });
+  EXPECT_TRUE(tiers->lanes().posted.empty());
+}
+
+TEST_F(PromotionPlaces, WhatCameBeforeAPageThatDidNotIsThere) {
+  open(64, 0);
+  publish(1, 4);
+  kv->evict(4);
+  const auto promotion = kv->try_promote(ns, text(1));
+  ASSERT_TRUE(promotion.has_value());
+  Transfer& job = *tiers->lanes().posted.front();
+  job.verdicts.assign(4, PageVerdict::kDone);
+  job.verdicts[2] = PageVerdict::kFailed;
+  tiers->lanes().end_next();
+  poll();
+  EXPECT_EQ(kv->probe(ns, text(1)), 2);
+  EXPECT_TRUE(kv->promotion_outcome(*promotion).lost_pages);
+  kv->release_promotion(*promotion, PromotionUse::kWaiting);
+}
+
+//   one     began to compute behind it, and has ended
+//   other   waits
+TEST_F(PromotionPlaces, WhatSomebodyComputesBehindIsNotGivenUpForOthersAsLongAsHeDoes) {
+  open(64, 0);
+  publish(1, 4);
+  kv->evict(4);
+  const auto one = kv->try_promote(ns, text(1));
+  const auto other = kv->try_promote(ns, text(1));
+  ASSERT_TRUE(one.has_value() && other == one);
+  kv->promotion_started(*one);
+  kv->give_up_promotions(PromotionUse::kWaiting);
+  EXPECT_TRUE(kv->worth_waiting(*other));
+  kv->release_promotion(*one, PromotionUse::kComputing);
+  EXPECT_TRUE(kv->worth_waiting(*other));
+  kv->give_up_promotions(PromotionUse::kWaiting);
+  EXPECT_FALSE(kv->worth_waiting(*other));
+  kv->release_promotion(*other, PromotionUse::kWaiting);
+  end_jobs([](const Transfer&) { return true; });
+}
+
+// What makes room for it would be free only when the step has retired.
+TEST_F(PromotionPlaces, NothingIsEvictedForATextBesideAStep) {
+  open(1024, 0);
+  publish(1, 4);
+  kv->evict(4);
+  for (TokenId other = 2; other < 10; ++other) publish(other, 32);
+  ASSERT_EQ(kv->free_pages(), 0);
+  const std::int64_t step = kv->begin_step();
+  const auto promotion = kv->try_promote(ns, text(1));
+  ASSERT_TRUE(promotion.has_value());
+  EXPECT_TRUE(tiers->lanes().posted.empty());
+  EXPECT_EQ(kv->evicted_pages(), 4);
+  kv->retire_step(step);
+  poll();
+  EXPECT_EQ(tiers->lanes().posted.size(), 1);
+  end_jobs([](const Transfer&) { return true; });
+  EXPECT_EQ(kv->probe(ns, text(1)), 4);
   kv->release_promotion(*promotion, PromotionUse::kWaiting);
 }
 
