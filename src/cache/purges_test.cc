@@ -291,6 +291,23 @@ TEST_F(PurgesTest, WhatIsRememberedIsBounded) {
   EXPECT_FALSE(purges.can_add(Families(Purges::kNamespacesMax)));
 }
 
+TEST_F(PurgesTest, WhatIsConfirmedLeavesItsRoomToOthers) {
+  Families most;
+  for (std::size_t i = 0; i < Purges::kNamespacesMax; ++i) {
+    most.push_back(family_of(digest_of(static_cast<int>(i))));
+  }
+  add(most);
+  NamespaceDigest other;
+  other.bytes[2] = 1;
+  EXPECT_FALSE(purges.can_add({{family_of(other)}}));
+  purges.advance();
+  end_next(0);
+  EXPECT_FALSE(purges.can_add({{family_of(other)}})) << "one store has not confirmed it";
+  end_next(0);
+  EXPECT_TRUE(purges.can_add({{family_of(other)}}));
+  EXPECT_TRUE(purges.can_add(most));
+}
+
 // It keeps what it has: so it is not used for these namespaces any more, and nobody waits.
 TEST_F(PurgesTest, AStoreThatCannotBePurgedIsBarredAndNotAskedAgain) {
   const PurgeId id = add({family_of(digest_of(1))});
@@ -313,6 +330,16 @@ TEST_F(PurgesTest, AStoreThatCannotBePurgedIsBarredAndNotAskedAgain) {
   EXPECT_EQ(lanes.posted[0]->store, 1);
   add({});
   EXPECT_FALSE(purges.usable(0, digest_of(3))) << "all";
+}
+
+TEST_F(PurgesTest, AStoreIsBarredFromAllThatItCannotForgetInWhateverOrder) {
+  add({family_of(digest_of(5))});
+  purges.advance();
+  end_next(0, Error{ErrorCode::kUnsupported, "on purpose"});
+  end_next(0);
+  for (const int number : {1, 3}) add({family_of(digest_of(number))});
+  for (const int number : {1, 3, 5}) EXPECT_FALSE(purges.usable(0, digest_of(number))) << number;
+  for (const int number : {0, 2, 4, 6}) EXPECT_TRUE(purges.usable(0, digest_of(number))) << number;
 }
 
 TEST_F(PurgesTest, AStoreThatCannotBePurgedTakesNoRoomFromLaterPurges) {

@@ -92,6 +92,23 @@ TEST_F(RemovalsTest, AStoreThatFailsIsAskedAgainAfterAWhile) {
   EXPECT_EQ(removals.pages(), 0);
 }
 
+TEST_F(RemovalsTest, AStoreThatWorkedSinceItFailedWaitsAFirstWhileAgain) {
+  for (const int wrong : {1, 2}) {
+    removals.add(keys_of({wrong}));
+    removals.advance();
+    lanes.end_next(PageVerdict::kDone);
+    lanes.end_next(PageVerdict::kFailed);
+    land_all();
+    EXPECT_TRUE(lanes.posted.empty());
+    clock.advance_us(100);
+    removals.advance();
+    ASSERT_EQ(lanes.posted.size(), 1u) << wrong;
+    lanes.end_next(PageVerdict::kDone);
+    land_all();
+    EXPECT_EQ(removals.pages(), 0);
+  }
+}
+
 TEST_F(RemovalsTest, ManyPagesGoInJobsOfALimitedSize) {
   removals.add(keys_of({5, 1, 4, 2, 3}));
   removals.advance();
