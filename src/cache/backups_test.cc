@@ -109,5 +109,17 @@ TEST_F(BackupsTest, WhatARemoteStoreHasLostOfTheBeginningGoesToItAnew) {
   EXPECT_EQ(stored(), 7);
 }
 
+// Whose full pages host memory has, and whose windowed ones it has given to others.
+TEST_F(BackupsTest, OfATextThatIsThereWindowsAreCopiedAtTheEndOfALife) {
+  open(256, 0, {.windowed_pages = 8});
+  publish(1, 4);
+  for (TokenId other = 100; other < 110; ++other) publish(other, 1);
+  const std::int64_t before = metric("stemma_windowed_backed_up_pages_total");
+  tiers->lanes().ends_when_waited_for = true;
+  tiers->lanes().clock_or_null = &clock;
+  kv->settle(clock.now_us() + 1'000'000);
+  EXPECT_GT(metric("stemma_windowed_backed_up_pages_total"), before);
+}
+
 }  // namespace
 }  // namespace stemma

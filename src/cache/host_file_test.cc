@@ -111,6 +111,19 @@ TEST_F(HostFileTest, WhatAStoreThatHangsHoldsIsSavedAllTheSame) {
   EXPECT_EQ(metric("stemma_host_file_saved_pages"), 4);
 }
 
+// The store reads it until its job ends; the next life is not to find it.
+TEST_F(HostFileTest, OfWhatAStoreThatHangsHoldsNothingInQuarantineIsSaved) {
+  image.label.format.page_size = 1;
+  open(16, 1, {.image_or_null = &image});
+  compute({1, 2, 3, 4});
+  const Transfer& backup = *tiers->lanes().posted.front();
+  for (std::size_t i = 0; i < backup.keys.size(); ++i) keyed.put(backup.to[i], backup.keys[i]);
+  end_backups();
+  kv->quarantine({.ns = ns, .digest = {}, .tokens = {1, 2, 3, 4}, .shared = {}}, 1);
+  kv->settle(clock.now_us());
+  EXPECT_EQ(metric("stemma_host_file_saved_pages"), 0);
+}
+
 // A life that is killed after it would find the wrong page again, with the right sums.
 TEST_F(HostFileTest, WhatIsInQuarantineGoesFromTheFileToo) {
   open_with_file();

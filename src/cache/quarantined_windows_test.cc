@@ -144,6 +144,26 @@ TEST_F(QuarantinedWindows, ThatWentFromHostMemoryMeanwhileAreNotTakenFromAStoreE
   EXPECT_EQ(posted(TransferKind::kLoad, LayerGroup::kWindowed), 0);
 }
 
+// What was computed anew has come down before them.
+TEST_F(QuarantinedWindows, ThatAreOnTheirWayDownHangOnNothing) {
+  const auto end_full_backups = [&] {
+    end_jobs([](const Transfer& job) {
+      return job.kind == TransferKind::kBackup && job.group == LayerGroup::kFull;
+    });
+  };
+  compute(2, kPages);
+  end_full_backups();
+  ASSERT_EQ(posted(TransferKind::kBackup, LayerGroup::kWindowed), 1);
+  const auto is_window = [](const Transfer* job) { return job->group == LayerGroup::kWindowed; };
+  const Transfer* const wrong = *std::ranges::find_if(tiers->lanes().posted, is_window);
+  kv->quarantine({.ns = ns, .digest = {}, .tokens = {2000, 2001, 2002, 2003}, .shared = {}}, 1);
+  compute(2, kPages);
+  end_full_backups();
+  const std::int64_t before = metric("stemma_windowed_backed_up_pages_total");
+  end_jobs([&](const Transfer& job) { return &job == wrong; });
+  EXPECT_EQ(metric("stemma_windowed_backed_up_pages_total"), before);
+}
+
 TEST_F(QuarantinedWindows, OfOtherTextsAreAskedForAsBefore) {
   lose_windows();
   EXPECT_EQ(asked_for_windows(), 1);
