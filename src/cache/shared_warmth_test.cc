@@ -115,6 +115,17 @@ TEST_F(SharedWarmth, InHostMemoryToo) {
   EXPECT_EQ(kv->probe_host(own, asked(1)), kWhole - 1);
 }
 
+TEST_F(SharedWarmth, InHostMemoryThatHasItAllWhenItIsComputedAgainToo) {
+  open(kWhole, 0);
+  const NamespaceId own = open_tenant(1);
+  compute_in(own, text(1));
+  kv->evict(64);
+  compute_in(own, text(1));
+  fill_host(1);
+  kv->evict(64);
+  EXPECT_EQ(kv->probe_host(own, asked(1)), kWhole - 1);
+}
+
 TEST_F(SharedWarmth, WhoseCopiesAreUsedWhenTheyComeUp) {
   open(kWhole, 0);
   const NamespaceId own = open_tenant(1);
