@@ -143,16 +143,20 @@ TEST_F(RadixWants, UsingWhatIsWantedChangesNothingAboutIt) {
   EXPECT_EQ(f.evict(1), (std::vector{2}));
 }
 
-// Before: [1|2|3|4], of which two pages are wanted, and [8].
+// Before: [1|2|3|4], of which two pages are wanted, and [8], whichever was used first.
 TEST_P(RadixWants, HoweverManyGoAtOnceWhatIsNotWantedGoesFirst) {
-  const MonotonicClock clock;
-  PrefixFixture cache({.eviction = GetParam(), .clock = &clock});
-  cache.add({1, 2, 3, 4});
-  cache.add({8});
-  cache.cache->want(cache.ns, Tokens{1, 2, 9}, 0);
-  EXPECT_EQ(cache.evict(3).size(), 3u);
-  EXPECT_EQ(cache.probe({1, 2, 3, 4}), 2);
-  EXPECT_EQ(cache.probe({8}), 0);
+  for (const bool wanted_is_older : {false, true}) {
+    const MonotonicClock clock;
+    PrefixFixture cache({.eviction = GetParam(), .clock = &clock});
+    const auto serve = [&](const Tokens& text) { cache.cache->complete(cache.begin(text), {}); };
+    if (wanted_is_older) serve({1, 2, 3, 4});
+    serve({8});
+    if (!wanted_is_older) serve({1, 2, 3, 4});
+    cache.cache->want(cache.ns, Tokens{1, 2, 9}, 0);
+    EXPECT_EQ(cache.evict(3).size(), 3u);
+    EXPECT_EQ(cache.probe({1, 2, 3, 4}), 2) << wanted_is_older;
+    EXPECT_EQ(cache.probe({8}), 0) << wanted_is_older;
+  }
 }
 
 // What was cached of a text when it was wanted.
