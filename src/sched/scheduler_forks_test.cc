@@ -63,5 +63,28 @@ TEST_F(SchedulerForks, ComputeForThemselvesWhereItGivesUp) {
   bench.run();
 }
 
+// Its turn is that of when it came: nobody who came later goes first.
+TEST(SchedulerForksOrder, WhoWaitsForNobodyAnyMoreIsNotPutLast) {
+  assume_role(engine_thread);
+  EngineOptions options = options_for(4, 64);
+  options.kv.requests_max = 1;
+  options.scheduler.policy = SchedulePolicy::kLpm;
+  Bench bench(options);
+  Request& first = bench.submit(1, text(0, 10), 10);
+  bench.plan();
+  Request* const fork =
+      bench.scheduler().try_submit_or_null({.id = RequestId(2),
+                                            .ns = *bench.kv().try_open_namespace({}),
+                                            .prompt = text(0, 10),
+                                            .fork_of = RequestId(1)});
+  bench.submit(3, text(1000, 10));
+  bench.complete();
+  EXPECT_EQ(bench.plan(), Ids({1}));
+  EXPECT_EQ(bench.scheduler().waiting_requests().back(), fork);
+  bench.scheduler().cancel(first);
+  bench.plan();
+  EXPECT_EQ(fork->state(), RequestState::kPrefilling);
+}
+
 }  // namespace
 }  // namespace stemma
