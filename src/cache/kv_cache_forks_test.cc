@@ -39,14 +39,14 @@ class KvCacheForks : public ::testing::Test {
     EXPECT_TRUE(kv->reserve(sequence, std::ssize(tokens)));
     return sequence;
   }
-  // The fork goes on alone, to the end of a text.
+  // The fork goes on to the end of a text, and ends before it.
   void go_on(Sequence& first, std::int64_t forked_tokens, const std::vector<TokenId>& tokens) {
     kv->commit(first, std::span(tokens).first(static_cast<std::size_t>(forked_tokens)));
     auto forked = kv->try_fork(first, forked_tokens);
     ASSERT_TRUE(forked.has_value());
-    first.reset();
     ASSERT_TRUE(kv->reserve(forked->sequence, std::ssize(tokens)));
     kv->finish(std::move(forked->sequence), tokens);
+    first.reset();
   }
 
   std::unique_ptr<KvCache> kv;

@@ -291,6 +291,21 @@ TEST_F(PurgesTest, WhatIsRememberedIsBounded) {
   EXPECT_FALSE(purges.can_add(Families(Purges::kNamespacesMax)));
 }
 
+TEST_F(PurgesTest, AStoreThatWorkedSinceItFailedWaitsAFirstWhileAgain) {
+  for (const int number : {1, 2}) {
+    add({family_of(digest_of(number))});
+    purges.advance();
+    end_next(0, failed());
+    end_next(0);
+    EXPECT_TRUE(lanes.posted.empty());
+    clock.advance_us(100);
+    purges.advance();
+    ASSERT_EQ(lanes.posted.size(), 1u) << number;
+    end_next(0);
+    EXPECT_EQ(purges.pending(), 0);
+  }
+}
+
 TEST_F(PurgesTest, WhatIsConfirmedLeavesItsRoomToOthers) {
   Families most;
   for (std::size_t i = 0; i < Purges::kNamespacesMax; ++i) {
