@@ -115,7 +115,9 @@ void ReplayCommand::add_tier_flags(Flags& group) {
       "between device and host memory, each way, in units of 1e9 bytes");
   add("--disk-gb-s", flags_.tiers.disk_gb_s, "to and from the disk, likewise");
   add("--write-policy", flags_.write_policy,
-      "when pages go down: write-through write-through-selective write-back");
+      "when pages go down: write-through as soon as they are computed; write-through-selective "
+      "once they were used twice; write-back before they leave the device, with --disk-pages also "
+      "once used twice");
   add("--host-policy", flags_.engine.kv.tiers.host_eviction,
       "which page of host memory goes first, as --policy");
 }

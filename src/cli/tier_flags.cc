@@ -31,7 +31,10 @@ void TierFlags::add_to(Flags& command) {
   command.add("--purge-file", purge_file_,
               "FILE in which purges that stores have not confirmed outlive the process; "
               "default: DIR/purges of --disk DIR");
-  add_of_tiers("--write-policy", write_policy_, "write-through write-through-selective write-back");
+  add_of_tiers("--write-policy", write_policy_,
+               "when pages go down: write-through as soon as they are computed; "
+               "write-through-selective once they were used --selective-uses times; write-back "
+               "before they leave the device, with --disk or --remote also once used so often");
   add_of_tiers(
       "--selective-uses", selective_uses_,
       "uses after which pages are copied at once, unless write-back has host memory alone");

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -220,6 +221,25 @@ TEST(Serve, TheProxyOfTheDocsTakesBodiesAsLongAsTheServer) {
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   const std::int64_t mib = HttpLimits().body_bytes_max >> 20;
   EXPECT_THAT(page, testing::HasSubstr("\n  client_max_body_size " + std::to_string(mib) + "m;\n"));
+}
+
+// What a crash leaves on a disk depends on it.
+TEST(Serve, HelpSaysWhenEachWritePolicyCopies) {
+  for (const char* const command : {"serve --help", "generate --help", "replay --help"}) {
+    const ProgramRun run = run_stemma(command);
+    EXPECT_EQ(run.exit_code, 0);
+    std::string help;  // in one line, however it is broken
+    for (std::istringstream words(run.out.substr(run.out.find("--write-policy"))); words;) {
+      std::string word;
+      words >> word;
+      help += word + " ";
+    }
+    for (const char* const said : {"write-through as soon as they are computed",
+                                   "write-through-selective once they were used",
+                                   "write-back before they leave the device, with --disk"}) {
+      EXPECT_THAT(help, testing::HasSubstr(said)) << command;
+    }
+  }
 }
 
 // What somebody typed for a reason never means the same as nothing.
