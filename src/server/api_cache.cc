@@ -107,7 +107,8 @@ void ApiService::ask_to_explain(ExchangeId exchange, RequestSpec&& spec) {
   });
 }
 
-// A caller's own tenant; an admin's: the one it names, or all.
+// A caller's own tenant; an admin's: the one it names, or all. One that no key has may have had
+// one, and have pages in lower tiers: it is purged, and the answer says so, as it may be misspelt.
 void ApiService::purge(ExchangeId exchange, HttpRequest&& request) {
   const Caller& caller = exchanges_[exchange].caller;
   const bool says_nothing = request.body.empty() || request.body == "{}" || request.body == "null";
@@ -119,6 +120,9 @@ void ApiService::purge(ExchangeId exchange, HttpRequest&& request) {
   const auto read = query_value_or_null(request.query, "tenant");
   if (!read.ok()) return refuse(exchange, field_error("tenant", read.error().detail));
   const std::optional<std::string>& named = *read;
+  if (named.has_value() && named->empty()) {
+    return refuse(exchange, field_error("tenant", "is empty"));
+  }
   const bool is_own = named.has_value() && *named == caller.tenant;
   if (named.has_value() && !caller.admin && !is_own) {
     return refuse(exchange, forbidden("only an admin's key purges another tenant"));
@@ -127,7 +131,9 @@ void ApiService::purge(ExchangeId exchange, HttpRequest&& request) {
   if (named.has_value() || !caller.admin) {
     families.push_back(preparation_.family_of_tenant(named.value_or(caller.tenant)));
   }
-  ask_to_purge(exchange, std::move(families));
+  std::optional<bool> known_tenant;
+  if (named.has_value()) known_tenant = options_.keys.has_tenant(*named);
+  ask_to_purge(exchange, std::move(families), known_tenant);
 }
 
 void ApiService::flush(ExchangeId exchange, HttpRequest&&) {
@@ -136,29 +142,31 @@ void ApiService::flush(ExchangeId exchange, HttpRequest&&) {
 
 // The first look asks the engine; the later ones see how far it has come, and whether routers have
 // been told.
-void ApiService::ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families) {
-  const bool asked = loop_->watch([this, exchange, families = std::move(families), id = PurgeId(),
-                                   until_us = clock_.now_us() + kPurgeUs](Engine& engine) mutable {
-    if (!id.valid()) {
-      const Result<PurgeId> purged = engine.purge(families);
-      if (!purged.ok()) {
-        http_->post([this, exchange, detail = purged.error().detail] {
-          refuse(exchange, overloaded(detail));
-        });
+void ApiService::ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families,
+                              std::optional<bool> known_tenant) {
+  const bool asked =
+      loop_->watch([this, exchange, families = std::move(families), known_tenant, id = PurgeId(),
+                    until_us = clock_.now_us() + kPurgeUs](Engine& engine) mutable {
+        if (!id.valid()) {
+          const Result<PurgeId> purged = engine.purge(families);
+          if (!purged.ok()) {
+            http_->post([this, exchange, detail = purged.error().detail] {
+              refuse(exchange, overloaded(detail));
+            });
+            return true;
+          }
+          id = *purged;
+          if (events_or_null_ != nullptr) events_or_null_->end_history();
+        }
+        const std::optional<PurgeReport> report = engine.purge_report(id);
+        const bool is_told = events_or_null_ == nullptr || events_or_null_->has_ended_history();
+        const bool is_over = is_told && (!report.has_value() || report->pending.empty());
+        if (!is_over && clock_.now_us() < until_us) return false;
+        TemplateJson json = purge_json(report.value_or(PurgeReport()));
+        if (known_tenant.has_value()) json["known_tenant"] = *known_tenant;
+        http_->post([this, exchange, json = std::move(json)] { answer_json(exchange, json); });
         return true;
-      }
-      id = *purged;
-      if (events_or_null_ != nullptr) events_or_null_->end_history();
-    }
-    const std::optional<PurgeReport> report = engine.purge_report(id);
-    const bool is_told = events_or_null_ == nullptr || events_or_null_->has_ended_history();
-    const bool is_over = is_told && (!report.has_value() || report->pending.empty());
-    if (!is_over && clock_.now_us() < until_us) return false;
-    http_->post([this, exchange, json = purge_json(report.value_or(PurgeReport()))] {
-      answer_json(exchange, json);
-    });
-    return true;
-  });
+      });
   if (!asked) refuse(exchange, overloaded("too many requests wait"));
 }
 

@@ -222,8 +222,10 @@ class ApiService final : public HttpService {
                   TreeListing&& host);
   void tell_text(ExchangeId exchange, std::string name, NodeText&& text);
   // Has the engine forget these families, all where there is none, and answers what became of it
-  // when every store has confirmed it, or after a while.
-  void ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families);
+  // when every store has confirmed it, or after a while; and, of a tenant that was named, whether
+  // it is known.
+  void ask_to_purge(ExchangeId exchange, std::vector<NamespaceFamily> families,
+                    std::optional<bool> known_tenant = std::nullopt);
   void load_now(ExchangeId exchange, const AdapterRequest& wanted);
   void tell_adapters(ExchangeId exchange, std::string_view what, const std::string& name,
                      const Status& outcome);

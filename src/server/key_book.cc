@@ -50,6 +50,8 @@ Result<KeyBook> KeyBook::load(const std::string& file) {
 }
 
 Result<KeyBook> KeyBook::parse(std::string_view text, std::string_view file_name) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   KeyBook book;
   std::istringstream lines{std::string(text)};
   std::string line;

@@ -5,9 +5,10 @@
 //
 //   tenant  sha256-of-the-key-in-hex  [admin]  [pages=N]
 //
-// with '#' for comments. A tenant may have several keys, and one quota: that of one line, or the
-// same of each. Keys are random and long, so their plain SHA-256 gives nothing away. A server
-// without a file serves everybody as one tenant, its admin.
+// with '#' for comments; a mark of byte order before the first line is passed over. A tenant may
+// have several keys, and one quota: that of one line, or the same of each. Keys are random and
+// long, so their plain SHA-256 gives nothing away. A server without a file serves everybody as one
+// tenant, its admin.
 //
 // Thread:     immutable.
 // Memory:     about 100 bytes a key.
@@ -52,6 +53,9 @@ class KeyBook {
   // none. nullopt: nobody's.
   std::optional<Caller> caller_of(const std::string* authorization_or_null) const;
 
+  // Whether a key is this tenant's.
+  bool has_tenant(const std::string& tenant) const { return quota_pages_.contains(tenant); }
+
   // By tenant; of one that names no quota it is `default_pages`, if that is given.
   std::vector<NamedQuota> quotas(std::optional<std::int64_t> default_pages) const;
 
@@ -62,7 +66,7 @@ class KeyBook {
   std::string add(const Sha256Digest& digest, Line line);
 
   std::map<Sha256Digest, Caller> callers_;
-  std::map<std::string, std::optional<std::int64_t>> quota_pages_;  // by tenant
+  std::map<std::string, std::optional<std::int64_t>> quota_pages_;  // of every tenant
 };
 
 }  // namespace stemma

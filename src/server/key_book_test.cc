@@ -35,6 +35,29 @@ TEST(KeyBook, KnowsTenantsByTheirKeys) {
   EXPECT_FALSE(book->caller_of(nullptr).has_value());
 }
 
+// As some editors write it before the first line; elsewhere it is part of a name.
+TEST(KeyBook, AMarkOfByteOrderIsNoPartOfATenant) {
+  const std::string mark = "\xEF\xBB\xBF";
+  const auto book = KeyBook::parse(
+      mark + "alice " + digest_of("a-key") + "\n" + mark + "bob " + digest_of("b-key"), "keys");
+  ASSERT_TRUE(book.ok()) << to_string(book.error());
+  const std::string alice = "Bearer a-key";
+  EXPECT_EQ(book->caller_of(&alice)->tenant, "alice");
+  const std::string bob = "Bearer b-key";
+  EXPECT_EQ(book->caller_of(&bob)->tenant, mark + "bob");
+  EXPECT_EQ(error_of(mark), "keys: has no keys");
+}
+
+TEST(KeyBook, KnowsTheTenantsThatHaveKeys) {
+  const auto book = KeyBook::parse("alice " + digest_of("1"), "keys");
+  ASSERT_TRUE(book.ok()) << to_string(book.error());
+  EXPECT_TRUE(book->has_tenant("alice"));
+  for (const char* const other : {"alic", "alice ", "Alice", ""}) {
+    EXPECT_FALSE(book->has_tenant(other)) << other;
+  }
+  EXPECT_FALSE(KeyBook().has_tenant(""));
+}
+
 TEST(KeyBook, ATenantHasTheQuotaOfAnyOfItsKeys) {
   const std::string file = "alice " + digest_of("1") + "\nalice " + digest_of("2") +
                            " pages=40\nbob " + digest_of("3") + " pages=7\nbob " + digest_of("4") +

@@ -100,6 +100,26 @@ test("a tenant that cannot be read is refused, and nobody loses a page", async (
   assert.ok((await found("ada")) > 0);
 });
 
+// A variable of a script that is empty says no tenant.
+test("a tenant without a name is refused, whoever asks", async () => {
+  for (const asker of ["root", "ada"]) {
+    for (const query of ["?tenant=", "?tenant"]) {
+      const refused = await purge(asker, query);
+      assert.equal(refused.status, 400, query);
+      assert.equal(refused.body.error.param, "tenant");
+    }
+  }
+});
+
+// It may be one that has had a key, and has pages on the disk still.
+test("a tenant that no key has is purged, and told apart", async () => {
+  assert.equal((await purge("root", "?tenant=adda")).body.known_tenant, false);
+  assert.equal((await purge("root", "?tenant=ada")).body.known_tenant, true);
+  assert.equal((await purge("ada", "?tenant=ada")).body.known_tenant, true);
+  assert.equal("known_tenant" in (await purge("ada")).body, false);
+  assert.equal((await purge("ada", "?tenant=adda")).status, 403, "who has a key is no other tenant's business");
+});
+
 test("what might have been meant to say how little goes is refused, and nobody loses a page", async () => {
   await found("ada");
   assert.ok((await found("ada")) > 0);
