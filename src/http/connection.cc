@@ -59,6 +59,7 @@ void Connection::drain() {
 
 void Connection::cut_off() {
   if (closed_) return;
+  cut_off_ = true;
   AsioError ignored;
   // A reset: the system shall not keep for minutes what the reader does not take.
   socket_.set_option(asio::socket_base::linger(true, 0), ignored);

@@ -99,6 +99,8 @@ class Connection {
   void name_exchange(ExchangeId exchange) { exchange_ = exchange; }
   // Whether all of the answer is written, though perhaps not sent.
   bool is_answer_whole() const { return answer_ == Answer::kWhole; }
+  // Whether cut_off closed it.
+  bool is_cut_off() const { return cut_off_; }
 
   // As HttpServer's verbs, for the exchange that is answered now.
   void respond(HttpResponse&& response);
@@ -190,6 +192,7 @@ class Connection {
   std::int64_t burst_bytes_ = 0;  // of the longest turn that was more than may wait, while it does
   bool sending_rest_ = false;
   bool closed_ = false;
+  bool cut_off_ = false;
 };
 
 }  // namespace stemma

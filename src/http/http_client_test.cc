@@ -46,7 +46,7 @@ class Echo final : public HttpService {
     for (const char c : text) server->write(exchange, std::string_view(&c, 1));
     server->end_stream(exchange);
   }
-  void gone(ExchangeId) override {}
+  void gone(ExchangeId, GoneBy) override {}
 
   HttpServer* server = nullptr;
 };

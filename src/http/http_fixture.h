@@ -58,10 +58,10 @@ class ScriptedService final : public HttpService {
     changed_.notify_all();
     if (script_) script_(*server_, exchange, request);
   }
-  void gone(ExchangeId exchange) override {
+  void gone(ExchangeId exchange, GoneBy by) override {
     {
       const std::lock_guard lock(mutex_);
-      gone_.push_back(exchange);
+      gone_.push_back({exchange, by});
     }
     changed_.notify_all();
   }
@@ -73,12 +73,14 @@ class ScriptedService final : public HttpService {
     EXPECT_TRUE(came) << "request " << n << " did not begin";
     return came ? begun_[n] : Begun();
   }
-  // The n-th exchange gone.
-  ExchangeId gone_exchange(std::size_t n) {
+  // The n-th exchange gone, by `by`.
+  ExchangeId gone_exchange(std::size_t n, GoneBy by = GoneBy::kClient) {
     std::unique_lock lock(mutex_);
     const bool came = changed_.wait_for(lock, kPatience, [&] { return gone_.size() > n; });
     EXPECT_TRUE(came) << "exchange " << n << " is not gone";
-    return came ? gone_[n] : ExchangeId();
+    if (!came) return ExchangeId();
+    EXPECT_EQ(gone_[n].by, by) << "exchange " << n;
+    return gone_[n].exchange;
   }
   std::size_t begun_count() const {
     const std::lock_guard lock(mutex_);
@@ -95,7 +97,11 @@ class ScriptedService final : public HttpService {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Begun> begun_;
-  std::vector<ExchangeId> gone_;
+  struct Gone {
+    ExchangeId exchange;
+    GoneBy by;
+  };
+  std::vector<Gone> gone_;
 };
 
 // Answers at once with what was asked: "GET /path?query body".

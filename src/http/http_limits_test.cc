@@ -111,7 +111,7 @@ TEST(HttpLimits, ASlowReaderIsCutOff) {
     EXPECT_TRUE(reads.read_piece() == piece);
     ++pieces;
   }
-  EXPECT_EQ(running.service().gone_exchange(0), slept);
+  EXPECT_EQ(running.service().gone_exchange(0, GoneBy::kServer), slept);
   running.on_io([&] { running.server().end_stream(read); });
   EXPECT_EQ(reads.read_piece(), std::nullopt);
   EXPECT_EQ(running.metric("stemma_http_slow_readers_total"), 1);

@@ -233,7 +233,7 @@ void HttpLoop::end_connection(Connection& connection) {
     exchanges_.erase(exchange);
     if (!connection.is_answer_whole()) {
       ++shared_.tally.gone;
-      service_.gone(exchange);
+      service_.gone(exchange, connection.is_cut_off() ? GoneBy::kServer : GoneBy::kClient);
     }
   }
   if (shared_.draining && connections_.empty()) drain_timer_.cancel();

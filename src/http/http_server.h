@@ -52,6 +52,12 @@ struct HttpServerOptions {
 // Whether only this machine's programs reach a server at `address`; false if it is none.
 bool is_loopback(const std::string& address);
 
+// Who ended an exchange before its answer was whole.
+enum class GoneBy : std::uint8_t {
+  kClient,  // it went
+  kServer,  // it cut the client off, which read too slowly, or whose answer outlasted a drain
+};
+
 // Who answers. All are called on the I/O thread, never from inside one of the server's verbs.
 class HttpService {
  public:
@@ -68,7 +74,7 @@ class HttpService {
   virtual void begin(ExchangeId exchange, HttpRequest&& request) = 0;
   // The client went, or was cut off, before its answer was whole. Said at most once, and not after
   // respond or end_stream; what is answered from now on is dropped.
-  virtual void gone(ExchangeId exchange) = 0;
+  virtual void gone(ExchangeId exchange, GoneBy by) = 0;
 };
 
 class HttpServer {

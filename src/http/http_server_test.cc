@@ -138,7 +138,7 @@ TEST(HttpServer, DrainCutsOffWhatTakesTooLong) {
   const ExchangeId exchange = running.service().begun(0).exchange;
   running.server().drain(std::chrono::hours(1));
   running.server().drain(microseconds(1000));
-  EXPECT_EQ(running.service().gone_exchange(0), exchange);
+  EXPECT_EQ(running.service().gone_exchange(0, GoneBy::kServer), exchange);
   EXPECT_TRUE(running.run_returns());
   EXPECT_TRUE(client.is_ended());
 }

@@ -158,6 +158,8 @@ AnswerOutput Answer::take(AnswerUpdate&& update) {
     const bool too_much = update.error.code == ErrorCode::kTooLarge;
     return fail(too_much ? overloaded(update.error.detail) : api_error_of(update.error));
   }
+  const bool comes_whole = !plan_.stream && !response_.has_value();
+  if (comes_whole && update.finish == FinishReason::kNone) return output;  // stats alone
   if (update.finish != FinishReason::kNone) outcome_ = finish_reason_name(update.finish);
   if (!plan_.stream || response_.has_value()) kept_values_ += values_of(update);
   AnswerPiece piece = piece_of(update);

@@ -70,9 +70,9 @@ class Answer {
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
 
-  // Takes what a step brought, and gives what can be said now; where nothing is streamed, an answer
-  // that is no response comes in one update (AnswerJob::in_pieces). Nothing may be taken after what
-  // ends.
+  // Takes what a step brought, and gives what can be said now; where nothing is streamed, the text
+  // of an answer that is no response comes in one update (AnswerJob::in_pieces). Nothing may be
+  // taken after what ends.
   AnswerOutput take(AnswerUpdate&& update);
   // Ends it with an error.
   AnswerOutput fail(const ApiError& fault);

@@ -53,7 +53,7 @@ struct AnswerTally {
   std::array<std::int64_t, kPrefixStops> stops = {};  // by PrefixStop
   // Those that there are from the start: of a counter that begins at 1 no rate shows the first.
   std::map<std::string, std::int64_t, std::less<>> outcomes = {
-      {"stop", 0}, {"length", 0}, {"cancelled", 0}, {"failed", 0}};
+      {"stop", 0}, {"length", 0}, {"cancelled", 0}, {"cut_off", 0}, {"failed", 0}};
 
   // An answer has ended, `us` after its request was read.
   void note(const RequestStats& stats, std::string_view outcome, std::int64_t us);
@@ -62,6 +62,8 @@ struct AnswerTally {
 
   // How many answers ended so.
   std::int64_t answers(std::string_view outcome) const;
+  // How many were given up, by their clients or by the server.
+  std::int64_t given_up() const { return answers("cancelled") + answers("cut_off"); }
 
   // stemma_ttft_seconds, stemma_hit_tokens_total and their like.
   void write(MetricsText& text) const;

@@ -353,6 +353,27 @@ TEST(Answers, CountEachPromptOnceAndWhatWasGeneratedForIt) {
   EXPECT_EQ(tally.decode.sum(), 18'000);
 }
 
+// What each had when it was given up.
+TEST(Answers, KnowWhatTheirPromptsCostBeforeTheyAreWhole) {
+  for (const bool stream : {false, true}) {
+    AnswerPlan plan;
+    plan.stream = stream;
+    plan.copies = 2;
+    plan.echoes = {"", ""};
+    Answer answer(std::move(plan));
+    EXPECT_EQ(answer.stats().prompt_tokens, 0);
+    AnswerUpdate cost = ended(2, 1, FinishReason::kNone);
+    EXPECT_FALSE(takes_long(answer, cost));
+    const AnswerOutput output = answer.take(std::move(cost));
+    EXPECT_FALSE(output.ends || output.whole.has_value());
+    EXPECT_EQ(answer.stats().prompt_tokens, 7);
+    EXPECT_EQ(answer.stats().ttft_us, 3'000);
+    AnswerTally tally;
+    answer.count_into(tally);
+    EXPECT_EQ(tally.answer_lengths.samples(), 0);
+  }
+}
+
 // One token is computed, and nobody asked for it.
 TEST(Answers, ThatShowThePromptOnlyHaveNoLength) {
   AnswerPlan plan;

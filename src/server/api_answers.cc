@@ -115,7 +115,7 @@ void ApiService::written(ExchangeId exchange, std::optional<AnswerOutput>&& outp
   --writings_;
   const auto left = leaving_.find(exchange);
   if (left != leaving_.end()) {
-    note_end(left->second, kClientGone);
+    note_gone(left->second, left->second.gone_by);
     leaving_.erase(left);
     return;
   }

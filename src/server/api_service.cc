@@ -209,7 +209,7 @@ void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
   (this->*admitted.route->verb)(exchange, std::move(request));
 }
 
-void ApiService::gone(ExchangeId exchange) {
+void ApiService::gone(ExchangeId exchange, GoneBy by) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
   if (found->second.answer_or_null != nullptr) loop_->cancel(exchange);
@@ -219,11 +219,12 @@ void ApiService::gone(ExchangeId exchange) {
   const bool waits = std::any_of(writing_.begin(), writing_.end(),
                                  [&](const auto& each) { return each->withdraw(exchange); });
   if (found->second.writing && !waits) {
+    found->second.gone_by = by;
     leaving_.insert(exchanges_.extract(found));
     return;
   }
   if (found->second.writing) --writings_;
-  note_end(found->second, kClientGone);
+  note_gone(found->second, by);
   exchanges_.erase(found);
 }
 
@@ -415,6 +416,16 @@ std::string ApiService::fresh_id(std::string_view prefix) {
 }
 
 void ApiService::note_end(const Exchange& exchange, int status) {
+  const Answer* const answer = exchange.answer_or_null.get();
+  log_end(exchange, status, answer == nullptr ? std::string_view() : answer->outcome());
+}
+
+void ApiService::note_gone(const Exchange& exchange, GoneBy by) {
+  const bool is_cut_off = by == GoneBy::kServer;
+  log_end(exchange, is_cut_off ? kCutOff : kClientGone, is_cut_off ? "cut_off" : "cancelled");
+}
+
+void ApiService::log_end(const Exchange& exchange, int status, std::string_view outcome) {
   const std::int64_t us = clock_.now_us() - exchange.begun_us;
   if (exchange.answer_or_null == nullptr && status < 400 && is_polled(exchange.path)) {
     STEMMA_LOG(kDebug, "server.polled", kv("request_id", exchange.request_id),
@@ -427,8 +438,6 @@ void ApiService::note_end(const Exchange& exchange, int status) {
     return;
   }
   const RequestStats& stats = exchange.answer_or_null->stats();
-  const std::string_view outcome =
-      status == kClientGone ? "cancelled" : exchange.answer_or_null->outcome();
   tally_.note(stats, outcome, us);
   exchange.answer_or_null->count_into(tally_);
   STEMMA_LOG(kInfo, "server.answer", kv("request_id", exchange.request_id),

@@ -81,7 +81,7 @@ class ApiService final : public HttpService {
   std::optional<HttpResponse> refusal(const HttpRequest& head) override;
   void complete_error(const HttpRequest& head, HttpResponse& error) override;
   void begin(ExchangeId exchange, HttpRequest&& request) override;
-  void gone(ExchangeId exchange) override;
+  void gone(ExchangeId exchange, GoneBy by) override;
 
   // Gives tenants their quotas, before the engine's first step. kInvalidArgument if the device has
   // fewer pages.
@@ -100,9 +100,10 @@ class ApiService final : public HttpService {
   }
 
  private:
-  // Who went before the whole answer was there: no status was sent, and logs of proxies have this
-  // one.
+  // Of answers that were not whole when their exchange ended: no status was sent. For a client that
+  // went logs of proxies have the first; the second says that the server would not go on.
   static constexpr int kClientGone = 499;
+  static constexpr int kCutOff = 503;
 
   struct Exchange {
     std::string path;
@@ -114,6 +115,7 @@ class ApiService final : public HttpService {
     std::unique_ptr<Answer> answer_or_null;  // nullptr: is being prepared, or answered at once
     bool writing = false;                    // a writing thread has the answer
     std::vector<AnswerUpdate> waiting = {};  // for it to be back
+    GoneBy gone_by = GoneBy::kClient;        // where it is one of leaving_
   };
   using Verb = void (ApiService::*)(ExchangeId, HttpRequest&&);
   enum class Access : std::uint8_t { kEverybody, kKey, kAdmin };
@@ -231,7 +233,11 @@ class ApiService final : public HttpService {
                      const Status& outcome);
   TemplateJson model_json(std::string_view name) const;
   std::string fresh_id(std::string_view prefix);
+  // It has its answer.
   void note_end(const Exchange& exchange, int status);
+  // It has none, or not all of it.
+  void note_gone(const Exchange& exchange, GoneBy by);
+  void log_end(const Exchange& exchange, int status, std::string_view outcome);
   std::optional<MetricsSource::Adapters> adapters_in_use(const Engine& engine) const;
 
   ServedModel& model_;    // between two steps, but for what any thread may ask
@@ -248,7 +254,7 @@ class ApiService final : public HttpService {
   AnswerTally tally_;
   GrowthRate output_rate_;  // of ServingLoop::output_tokens
   std::unordered_map<ExchangeId, Exchange> exchanges_;
-  // Whose clients went while a writing thread had their answers.
+  // Whose clients went, or were cut off, while a writing thread had their answers.
   std::unordered_map<ExchangeId, Exchange> leaving_;
   std::int64_t writings_ = 0;  // answers that writing threads have
   // Their works use all of this: first to end.

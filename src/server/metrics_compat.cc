@@ -58,11 +58,13 @@ void write_vllm_requests(const AnswerTally& answers, MetricsText& text, Labelled
   out.histogram("vllm:request_generation_tokens", answers.answer_lengths);
   out.histogram("vllm:request_max_num_generation_tokens", answers.longest_lengths);
   text.begin("counter", "vllm:request_success_total");
-  constexpr std::pair<std::string_view, std::string_view> kOutcomes[] = {
-      {"stop", "stop"}, {"length", "length"}, {"abort", "cancelled"}};
-  for (const auto& [reason, outcome] : kOutcomes) {
+  const std::pair<std::string_view, std::int64_t> outcomes[] = {
+      {"stop", answers.answers("stop")},
+      {"length", answers.answers("length")},
+      {"abort", answers.given_up()}};
+  for (const auto& [reason, count] : outcomes) {
     text.sample("vllm:request_success_total", out.labels() + "," + label("finished_reason", reason),
-                answers.answers(outcome));
+                count);
   }
 }
 
@@ -127,7 +129,7 @@ void write_sglang_metrics(const MetricsSource& source, MetricsText& text) {
   out.counter("sglang:cached_tokens_total", values["stemma_cached_tokens_total"]);
   out.counter("sglang:generation_tokens_total", values["stemma_output_tokens_total"]);
   out.counter("sglang:num_requests_total", answers.request.samples());
-  out.counter("sglang:num_aborted_requests_total", answers.answers("cancelled"));
+  out.counter("sglang:num_aborted_requests_total", answers.given_up());
   if (values.has("stemma_host_pages")) {
     const std::int64_t used = values["stemma_host_pages"] - values["stemma_host_free_pages"];
     out.gauge("sglang:hicache_host_used_tokens", used * page_size);

@@ -167,6 +167,7 @@ TEST(AnswerTally, EveryWayToEndIsThereBeforeAnAnswerTakesIt) {
     EXPECT_THAT(text.text(), HasSubstr("stemma_answers_total{" +
                                        label("outcome", finish_reason_name(reason)) + "} 0\n"));
   }
+  EXPECT_THAT(text.text(), HasSubstr("stemma_answers_total{outcome=\"cut_off\"} 0\n"));
 }
 
 TEST(AnswerTally, ATokenTakesAsLongAsThoseOfItsAnswerOnAverage) {
@@ -246,13 +247,14 @@ TEST_F(Compat, VllmTellsLengthsAndTimesOfEachPhase) {
 
 TEST_F(Compat, AnswersThatWereGivenUpAreAborted) {
   tally_.note(stats_of(100, 64, 16), "cancelled", 90'000);
+  tally_.note(stats_of(100, 64, 16), "cut_off", 90'000);
   write_vllm_metrics(source(), text_);
   write_sglang_metrics(source(), text_);
-  EXPECT_THAT(text_.text(), HasSubstr(R"(engine="0",finished_reason="abort"} 1)"));
+  EXPECT_THAT(text_.text(), HasSubstr(R"(engine="0",finished_reason="abort"} 2)"));
   EXPECT_THAT(text_.text(), HasSubstr(R"(engine="0",finished_reason="stop"} 1)"));
   EXPECT_THAT(text_.text(), HasSubstr(R"(engine="0",finished_reason="length"} 0)"));
   EXPECT_THAT(text_.text(),
-              HasSubstr("sglang:num_aborted_requests_total{model_name=\"a model\"} 1\n"));
+              HasSubstr("sglang:num_aborted_requests_total{model_name=\"a model\"} 2\n"));
 }
 
 TEST_F(Compat, SglangCountsTokensAndUsage) {

@@ -272,7 +272,8 @@ void ServingLoop::take(const EngineEvent& event) {
   if (ended) end(event.request);
 }
 
-// What nobody reads before it is whole wakes nobody.
+// What nobody reads before it is whole wakes nobody, but once a prompt: who gives an answer up has
+// had what is known of it by then.
 void ServingLoop::pass_on(AnswerUpdate&& update, Live& live) {
   update.output_tokens = live.output_tokens;
   const bool ended = update.finish != FinishReason::kNone;
@@ -289,7 +290,13 @@ void ServingLoop::pass_on(AnswerUpdate&& update, Live& live) {
   kept.thoughts += update.thoughts;
   kept.tokens.insert(kept.tokens.end(), update.tokens.begin(), update.tokens.end());
   for (TokenChance& chance : update.chances) kept.chances.push_back(std::move(chance));
-  kept.is_first |= update.is_first;
+  const bool tells_cost = !ended && update.is_first && !live.is_copy;
+  if (tells_cost) {
+    AnswerUpdate& cost = add_update(live.exchange, live.index);
+    cost.is_first = true;
+    cost.stats = update.stats;
+  }
+  kept.is_first |= update.is_first && !tells_cost;
   if (!ended) return;
   update.text = std::move(kept.text);
   update.thoughts = std::move(kept.thoughts);

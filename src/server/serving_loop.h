@@ -49,7 +49,9 @@ struct PromptJob {
 // What one exchange asks of the engine. Its answers are numbered over all prompts.
 struct AnswerJob {
   ExchangeId exchange;
-  bool in_pieces = false;  // updates come as tokens do; else one for each answer, at its end
+  // Updates come as tokens do; else one for each answer, at its end, and where the first to a
+  // prompt goes on behind its first token, before it one with what the prompt cost and no token.
+  bool in_pieces = false;
   std::vector<PromptJob> prompts;
 };
 

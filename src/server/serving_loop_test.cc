@@ -64,15 +64,14 @@ class SteppedModel final : public Runner {
 class Updates {
  public:
   struct Answer {
-    std::string text;
-    std::string thoughts;
+    std::string text, thoughts;
     std::vector<TokenId> tokens;
     std::vector<TokenChance> chances;
     std::vector<TokenChance> of_prompt;
     std::int64_t updates = 0;
     std::int64_t firsts = 0;
     std::int64_t ends = 0;
-    AnswerUpdate last;
+    AnswerUpdate first, last;
   };
   using Key = std::pair<std::int64_t, std::int64_t>;  // exchange, index
 
@@ -90,6 +89,7 @@ class Updates {
       answer.tokens.insert(answer.tokens.end(), update.tokens.begin(), update.tokens.end());
       answer.chances.insert(answer.chances.end(), update.chances.begin(), update.chances.end());
       answer.firsts += update.is_first ? 1 : 0;
+      if (update.is_first) answer.first = update;
       answer.ends += update.finish != FinishReason::kNone ? 1 : 0;
       ended_ += update.finish != FinishReason::kNone ? 1 : 0;
       answer.last = std::move(update);
@@ -237,15 +237,16 @@ TEST_F(ServingLoopTest, AnAnswerComesInPiecesAndEndsOnce) {
   expect_nothing_left();
 }
 
-TEST_F(ServingLoopTest, AnAnswerThatIsWantedWholeComesInOneUpdate) {
+TEST_F(ServingLoopTest, AnAnswerThatIsWantedWholeComesInOneUpdateBehindWhatItsPromptCost) {
   open_freely();
   ASSERT_TRUE(submit(job(1, 10, 8)));
-  AnswerJob whole = job(2, 10, 8);
+  AnswerJob whole = job(2, 10, 8, 2);
   whole.in_pieces = false;
   ASSERT_TRUE(submit(std::move(whole)));
-  updates_->wait_for_ends(2);
-  EXPECT_GT(updates_->answer(1).updates, 1);
-  EXPECT_EQ(updates_->answer(2).updates, 1);
+  updates_->wait_for_ends(3);
+  EXPECT_EQ(updates_->answer(2).updates, 2);
+  EXPECT_EQ(updates_->answer(2).first.stats.prompt_tokens, 10);
+  EXPECT_EQ(updates_->answer(2, 1).updates, 1) << "of the same prompt";
   EXPECT_EQ(updates_->answer(2).text, updates_->answer(1).text);
   EXPECT_EQ(updates_->answer(2).tokens, updates_->answer(1).tokens);
   EXPECT_EQ(updates_->answer(2).firsts, 1);
@@ -253,9 +254,8 @@ TEST_F(ServingLoopTest, AnAnswerThatIsWantedWholeComesInOneUpdate) {
 }
 
 TEST_F(ServingLoopTest, TokensAreCountedAsTheyCome) {
-  open();
+  open_freely();
   EXPECT_EQ(loop_->output_tokens(), 0);
-  model_->let_all_go();
   ASSERT_TRUE(submit(job(1, 10, 8, 2)));
   updates_->wait_for_ends(2);
   EXPECT_EQ(loop_->output_tokens(), 16);

@@ -343,6 +343,40 @@ test("a client that aborts frees its place at the next step", async () => {
   await until(async () => (await metric(server.url, "stemma_answers_in_flight")) === 0);
 });
 
+// Those that are not streamed say nothing before their end, and cost as much.
+test("what an answer had is told and counted although its client went", async () => {
+  const { body: { count } } = await json(server.url, "/tokenize", { messages: about("Whole and long.") });
+  const answered = await metric(server.url, "stemma_answered_prompt_tokens_total");
+  for (const stream of [true, false]) {
+    const generated = await metric(server.url, "stemma_generated_tokens_total");
+    const gone = new AbortController();
+    const body = JSON.stringify({ ...greedy, messages: about("Whole and long."), max_tokens: 8000, ignore_eos: true, stream });
+    const headers = { "x-request-id": `gone-${stream}` };
+    const asked = fetch(`${server.url}/v1/chat/completions`, { method: "POST", headers, body, signal: gone.signal });
+    asked.catch(() => {});
+    await until(async () => (await metric(server.url, "stemma_generated_tokens_total")) > generated + 1);
+    gone.abort();
+    await until(() => server.log().includes(`server.answer request_id=gone-${stream}`));
+    const line = server.log().split("\n").find((each) => each.includes(`request_id=gone-${stream}`));
+    assert.match(line, new RegExp(`status=499 outcome=cancelled us=\\d+ prompt_tokens=${count} `));
+    assert.match(line, /computed_tokens=[1-9]\d* ttft_us=[1-9]/);
+    await until(async () => (await metric(server.url, "stemma_answers_in_flight")) === 0);
+  }
+  assert.equal(await metric(server.url, "stemma_answered_prompt_tokens_total"), answered + 2 * count);
+});
+
+test("what the server cuts off at its end is not told as its client's leaving", async () => {
+  const ending = await serve();
+  const body = JSON.stringify({ messages: about("Whole and long."), max_tokens: 8000, ignore_eos: true });
+  const asked = fetch(`${ending.url}/v1/chat/completions`, { method: "POST", body }).catch(() => "cut off");
+  await until(async () => (await metric(ending.url, "stemma_generated_tokens_total")) > 1);
+  const ended = ending.stop();
+  ending.stop("SIGINT");
+  assert.equal(await ended, 0);
+  assert.equal(await asked, "cut off");
+  assert.match(ending.log(), /server\.answer .* status=503 outcome=cut_off us=\d+ prompt_tokens=[1-9]/);
+});
+
 test("wrong requests are refused with the field's path, before anything is computed", async () => {
   const cases = [
     [{ messages: [] }, "messages"],
