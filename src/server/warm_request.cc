@@ -6,7 +6,12 @@ ApiResult<CompletionRequest> read_warm_request(std::string_view body, const Requ
   ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max, rules.vocab_tokens);
   if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
   const TemplateJson& object = std::get<TemplateJson>(parsed);
-  const bool is_chat = object.contains("messages");
+  const auto has = [&](const char* name) {
+    const auto found = object.find(name);
+    return found != object.end() && !found->is_null();
+  };
+  const bool is_chat = has("messages");
+  if (is_chat && has("prompt")) return field_error("prompt", "not together with messages");
   auto read =
       completion_request_of(is_chat ? CompletionKind::kChat : CompletionKind::kText, object, rules);
   auto* const request = std::get_if<CompletionRequest>(&read);

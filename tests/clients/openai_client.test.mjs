@@ -377,6 +377,16 @@ test("what the server cuts off at its end is not told as its client's leaving", 
   assert.match(ending.log(), /server\.answer .* status=503 outcome=cut_off us=\d+ prompt_tokens=[1-9]/);
 });
 
+test("a prompt that is warmed or explained is a text or a chat", async () => {
+  for (const path of ["/v1/cache/warm", "/v1/cache/explain"]) {
+    const { status, body } = await json(server.url, path, { prompt: "Once", messages: about("Once") });
+    assert.equal(status, 400, path);
+    assert.equal(body.error.param, "prompt");
+    assert.equal((await json(server.url, path, { prompt: null, messages: about("Once") })).status, 200);
+    assert.equal((await json(server.url, path, { prompt: "Once", messages: null })).status, 200);
+  }
+});
+
 test("wrong requests are refused with the field's path, before anything is computed", async () => {
   const cases = [
     [{ messages: [] }, "messages"],
