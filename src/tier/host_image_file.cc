@@ -140,6 +140,7 @@ Result<std::unique_ptr<HostImageReader>> HostImageReader::open(Files& files,
                                                                const std::string& path,
                                                                const HostImageLabel& label) {
   STEMMA_ASSIGN_OR_RETURN(auto file, files.open(path));
+  if (file->size_bytes() == 0) return Error{ErrorCode::kNotFound, path + ": is empty"};
   std::unique_ptr<HostImageReader> reader(new HostImageReader(std::move(file), label));
   const std::size_t frame_bytes = reader->frame_bytes_;
   STEMMA_ASSIGN_OR_RETURN(reader->piece_,

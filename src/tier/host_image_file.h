@@ -59,8 +59,8 @@ Status check_host_image_path(const std::string& path);
 
 class HostImageReader {
  public:
-  // kNotFound; kIo; kUnsupported: another model's or format's pages, or a later version; kCorrupt.
-  // `files` must outlive it.
+  // kNotFound, also where the file is empty; kIo; kUnsupported: another model's or format's pages,
+  // or a later version; kCorrupt. `files` must outlive it.
   static Result<std::unique_ptr<HostImageReader>> open(Files& files, const std::string& path,
                                                        const HostImageLabel& label);
 

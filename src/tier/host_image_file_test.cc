@@ -222,6 +222,8 @@ TEST_F(HostImageFileTest, AFlippedHeaderCostsItsFrameAlone) {
 
 TEST_F(HostImageFileTest, AnotherModelsOrFormatsPagesAreRefused) {
   EXPECT_EQ(refusal().code, ErrorCode::kNotFound);
+  std::ofstream(path).flush();
+  EXPECT_EQ(refusal().code, ErrorCode::kNotFound) << "an empty file, which may be named, has none";
   write(1, 2);
   EXPECT_EQ(refusal(large_format()).code, ErrorCode::kUnsupported);
   model.bytes[31] ^= 1;
