@@ -16,14 +16,10 @@
 namespace stemma {
 namespace {
 
-// Whether the request could run if it were alone.
+// Whether the request could run if it were alone. REQUIRES: max_tokens >= 1.
 Status check_extent(const RequestSpec& spec, const KvCacheOptions& kv) {
   const auto prompt = static_cast<std::int64_t>(spec.prompt.size());
   const std::int64_t context = kv.context_tokens_max;
-  if (spec.max_tokens < 1) {
-    return Error{ErrorCode::kInvalidArgument,
-                 fmt::format("max_tokens must be at least 1 (got {})", spec.max_tokens)};
-  }
   if (spec.max_tokens > context || prompt + spec.max_tokens > context) {
     return Error{
         ErrorCode::kTooLarge,
@@ -53,14 +49,23 @@ Status check_ends(const RequestSpec& spec, std::int64_t vocab_tokens) {
                  fmt::format("stop token {} is outside the vocabulary of {} tokens", *outside,
                              vocab_tokens)};
   }
+  if (spec.max_tokens < 1) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("max_tokens must be at least 1 (got {})", spec.max_tokens)};
+  }
   if (spec.min_tokens < 0 || spec.min_tokens > spec.max_tokens) {
     return Error{ErrorCode::kInvalidArgument,
                  fmt::format("min_tokens must be from 0 to max_tokens {} (got {})", spec.max_tokens,
                              spec.min_tokens)};
   }
+  if (spec.min_tokens == 0) return {};
+  if (std::ssize(ends) == vocab_tokens) {
+    return Error{ErrorCode::kInvalidArgument,
+                 "stop_tokens: each token is one, and none may be before min_tokens"};
+  }
   const std::vector<TokenId>& allowed = spec.sampling.allowed_tokens;
-  const bool none_is_left = spec.min_tokens > 0 && !allowed.empty() &&
-                            std::includes(ends.begin(), ends.end(), allowed.begin(), allowed.end());
+  const bool none_is_left =
+      !allowed.empty() && std::includes(ends.begin(), ends.end(), allowed.begin(), allowed.end());
   if (!none_is_left) return {};
   return Error{ErrorCode::kInvalidArgument,
                "allowed_tokens: each is a stop token, which none may be before min_tokens"};

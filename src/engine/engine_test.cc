@@ -109,6 +109,12 @@ class EngineTest : public ::testing::Test {
     EXPECT_TRUE(engine_->idle());
     return events;
   }
+  // What is generated for it until nothing is left.
+  std::vector<TokenId> tokens_of(RequestId id) {
+    std::vector<TokenId> tokens;
+    for (const EngineEvent& event : std::vector(run().at(id))) tokens.push_back(event.token);
+    return tokens;
+  }
 
   std::string refusal(RequestSpec wrong) {
     const auto id = engine_->submit(std::move(wrong));
@@ -170,6 +176,7 @@ TEST_F(EngineTest, RefusesAtTheDoorWithTheNumbers) {
   EXPECT_EQ(refusal(spec({1, 32}, 1)), "prompt token 1 is 32, outside the vocabulary of 32 tokens");
   EXPECT_EQ(refusal(spec({-1}, 1)), "prompt token 0 is -1, outside the vocabulary of 32 tokens");
   EXPECT_EQ(refusal(spec({1}, 0)), "max_tokens must be at least 1 (got 0)");
+  EXPECT_EQ(refusal(spec({1}, -1)), "max_tokens must be at least 1 (got -1)");
   EXPECT_EQ(refusal(spec(std::vector<TokenId>(300, 1), 1)),
             "prompt of 300 tokens and max_tokens 1 exceed the context of 300 tokens");
   EXPECT_EQ(refusal(spec({1}, std::numeric_limits<std::int64_t>::max())),
@@ -239,17 +246,18 @@ TEST_F(EngineTest, NoStopTokenIsChosenBeforeMinTokens) {
   RequestSpec wanted = spec({1}, 9);
   wanted.stop_tokens = {3, 0};
   wanted.min_tokens = 4;
-  const RequestId id = *engine_->submit(wanted);
-  std::vector<TokenId> tokens;
-  const auto events = run();
-  for (const EngineEvent& event : events.at(id)) tokens.push_back(event.token);
-  EXPECT_EQ(tokens, (std::vector<TokenId>{2, 1, 2, 1, 2, 3}));
+  EXPECT_EQ(tokens_of(*engine_->submit(wanted)), (std::vector<TokenId>{2, 1, 2, 1, 2, 3}));
   wanted.min_tokens = 10;
   EXPECT_EQ(refusal(wanted), "min_tokens must be from 0 to max_tokens 9 (got 10)");
   wanted.min_tokens = 1;
   wanted.sampling.allowed_tokens = {0, 3};
   EXPECT_EQ(refusal(wanted),
             "allowed_tokens: each is a stop token, which none may be before min_tokens");
+  wanted.sampling.allowed_tokens = {};
+  for (TokenId token = 0; token < kVocab; ++token) wanted.stop_tokens.push_back(token);
+  EXPECT_EQ(refusal(wanted), "stop_tokens: each token is one, and none may be before min_tokens");
+  wanted.min_tokens = 0;
+  EXPECT_EQ(refusal(wanted), "accepted") << "it ends at once";
 }
 
 // In whatever order they come, and as often as they do.
@@ -262,11 +270,7 @@ TEST_F(EngineTest, AllowedTokensAreASet) {
   EXPECT_EQ(refusal(wanted),
             "allowed_tokens: each is a stop token, which none may be before min_tokens");
   wanted.sampling.allowed_tokens = {9, 3, 2, 9, 2};
-  const RequestId id = *engine_->submit(wanted);
-  std::vector<TokenId> tokens;
-  const auto events = run();
-  for (const EngineEvent& event : events.at(id)) tokens.push_back(event.token);
-  EXPECT_EQ(tokens, (std::vector<TokenId>{2, 3}));
+  EXPECT_EQ(tokens_of(*engine_->submit(wanted)), (std::vector<TokenId>{2, 3}));
   wanted.sampling.allowed_tokens = {2, 99, 2};
   EXPECT_NE(refusal(wanted), "accepted") << "outside the vocabulary";
 }

@@ -129,6 +129,15 @@ def test_no_stop_comes_before_min_tokens(llm):
     assert len(output.token_ids) == 8 and whole.token_ids[0] not in output.token_ids
     with pytest.raises(stemma.InvalidArgumentError, match="min_tokens"):
         llm.generate("Once", {"max_tokens": 8, "min_tokens": 9})
+    with pytest.raises(stemma.InvalidArgumentError, match="stop_tokens"):
+        llm.generate("Once", {"max_tokens": 8, "min_tokens": 1, "stop_token_ids": range(2048)})
+    with pytest.raises(stemma.InvalidArgumentError, match="max_tokens must be at least 1 .got -1."):
+        llm.generate("Once", {"max_tokens": -1})
+
+
+def test_a_form_that_nothing_can_follow_ends_before_min_tokens(llm):
+    output = llm.generate("Once upon a time", {"max_tokens": 20, "min_tokens": 10, "choice": ["yes", "no"]})[0].outputs[0]
+    assert output.text in ("yes", "no") and output.finish_reason == "stop"
 
 
 def test_a_seed_is_any_number_of_64_bits(llm):

@@ -18,14 +18,14 @@ class SamplingParams:
 
     max_tokens None: as many as the model's context leaves room for. temperature 0 takes the likeliest token; top_k 0
     or -1 and top_p 1 cut nothing off. `stop` texts end the output and are not part of it unless
-    include_stop_str_in_output; `stop_token_ids` are. Nothing but max_tokens ends an output before min_tokens. `n`
-    outputs share one computation of the prompt. Without a `seed` the same list of prompts gives the same outputs.
-    `logprobs` and `prompt_logprobs`: how many of the likeliest tokens are told beside each of the output and of the
-    prompt, from 0 to 20; a prompt is then computed, whatever is cached of it, from its token `logprob_start_len` on,
-    before which none is told. One of `json_schema` (a text or a mapping), `regex`, `grammar` (rules of EBNF, `root
-    ::= ...`), `choice` and `structural_tag` (as XGrammar has it, a text or a mapping) says what each output has to
-    be: JSON of the schema, all that an expression matches, a text of the grammar, one of several texts, or a text
-    that has forms where the tag says so.
+    include_stop_str_in_output; `stop_token_ids` are. Nothing but max_tokens, and a form that nothing can follow, ends
+    an output before min_tokens. `n` outputs share one computation of the prompt. Without a `seed` the same list of
+    prompts gives the same outputs. `logprobs` and `prompt_logprobs`: how many of the likeliest tokens are told beside
+    each of the output and of the prompt, from 0 to 20; a prompt is then computed, whatever is cached of it, from its
+    token `logprob_start_len` on, before which none is told. One of `json_schema` (a text or a mapping), `regex`,
+    `grammar` (rules of EBNF, `root ::= ...`), `choice` and `structural_tag` (as XGrammar has it, a text or a mapping)
+    says what each output has to be: JSON of the schema, all that an expression matches, a text of the grammar, one of
+    several texts, or a text that has forms where the tag says so.
     """
 
     n: int = 1
