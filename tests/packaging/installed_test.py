@@ -157,7 +157,9 @@ class Installed(unittest.TestCase):
                                                "find_package(stemma COMPONENTS core tiers)\n"
                                                "if(NOT TARGET stemma::tiers)\n  message(FATAL_ERROR tiers)\nendif()\n"
                                                "find_package(stemma COMPONENTS wings)\n"
-                                               "if(stemma_FOUND)\n  message(FATAL_ERROR wings)\nendif()\n")
+                                               "if(stemma_FOUND)\n  message(FATAL_ERROR wings)\nendif()\n"
+                                               "if(NOT stemma_NOT_FOUND_MESSAGE STREQUAL \"there is no component wings\")\n"
+                                               "  message(FATAL_ERROR \"${stemma_NOT_FOUND_MESSAGE}\")\nendif()\n")
         run("cmake", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={PREFIX}")
 
     def test_without_cuda_there_is_no_component_of_it(self):
@@ -167,7 +169,9 @@ class Installed(unittest.TestCase):
         folder.mkdir()
         (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(p LANGUAGES CXX)\n"
                                                "find_package(stemma COMPONENTS core cuda)\n"
-                                               "if(stemma_FOUND)\n  message(FATAL_ERROR cuda)\nendif()\n")
+                                               "if(stemma_FOUND)\n  message(FATAL_ERROR cuda)\nendif()\n"
+                                               "if(NOT stemma_NOT_FOUND_MESSAGE MATCHES \"^there is no component cuda: .* without CUDA$\")\n"
+                                               "  message(FATAL_ERROR \"${stemma_NOT_FOUND_MESSAGE}\")\nendif()\n")
         run("cmake", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={PREFIX}")
 
     def test_an_engine_links_the_pools_of_a_gpu(self):
