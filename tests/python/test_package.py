@@ -85,3 +85,15 @@ def test_the_version_is_the_librarys():
 def test_an_unknown_level_is_refused():
     with pytest.raises(stemma.InvalidArgumentError):
         stemma.set_log_level("loud")
+
+
+# `import stemma` alone brings none of them.
+def test_the_documentations_examples_import_the_modules_that_they_name():
+    text = (pathlib.Path(__file__).parents[2] / "docs/PYTHON.md").read_text()
+    named = 0
+    for block in text.split("```python\n")[1:]:
+        code = block.split("```")[0]
+        for module in set(re.findall(r"stemma\.compat_\w+(?=\.)", code)):
+            named += 1
+            assert re.search(rf"^(import|from) {re.escape(module)}\b", code, re.MULTILINE), module
+    assert named > 1
