@@ -125,10 +125,11 @@ Status GenerateCommand::answer(const std::vector<PromptLine>& prompts,
   LogitsRecorder recorder(model->batch_runner());
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
                           model->open_engine(flags_.logits.empty() ? nullptr : &recorder));
-  STEMMA_ASSIGN_OR_RETURN(std::optional<CaptureWriter> capture, open_capture());
-  GenerationRun run(*model, *engine, flags_, capture.has_value() ? &*capture : nullptr);
+  GenerationRun run(*model, *engine, flags_);
   STEMMA_RETURN_IF_ERROR(run.submit(prompts));
-  STEMMA_RETURN_IF_ERROR(run.finish(std::cout));
+  // Not before: what is refused is no reason to empty the file of an earlier run.
+  STEMMA_ASSIGN_OR_RETURN(std::optional<CaptureWriter> capture, open_capture());
+  STEMMA_RETURN_IF_ERROR(run.finish(std::cout, capture.has_value() ? &*capture : nullptr));
   engine->settle(kSettleTime);
   if (capture.has_value()) STEMMA_RETURN_IF_ERROR(capture->close());
   if (!flags_.logits.empty()) return recorder.write(flags_.logits);

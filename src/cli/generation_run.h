@@ -23,16 +23,15 @@ namespace stemma {
 class GenerationRun {
  public:
   // All must outlive this.
-  GenerationRun(const ServedModel& model, Engine& engine, const GenerateFlags& flags,
-                CaptureWriter* capture_or_null)
-      : model_(model), engine_(engine), flags_(flags), capture_or_null_(capture_or_null) {}
+  GenerationRun(const ServedModel& model, Engine& engine, const GenerateFlags& flags)
+      : model_(model), engine_(engine), flags_(flags) {}
 
   // Checks and submits every prompt before anything is computed; the error names the line.
   Status submit(const std::vector<PromptLine>& prompts);
 
-  // Steps until every request has ended, printing to `out`. Fails if a request failed or the
-  // capture cannot be written.
-  Status finish(std::ostream& out);
+  // Steps until every request has ended, printing to `out` and writing to the capture that the
+  // flags name, if they name one. Fails if a request failed or the capture cannot be written.
+  Status finish(std::ostream& out, CaptureWriter* capture_or_null);
 
  private:
   struct Answer {
@@ -51,8 +50,8 @@ class GenerationRun {
   Result<RequestSpec> spec_of(const PromptLine& line) const;
   void take(const EngineEvent& event);
   void end(Answer& answer, FinishReason reason, const RequestStats& stats);
-  Status print_ready(std::ostream& out);
-  Status capture(const Answer& answer);
+  Status print_ready(std::ostream& out, CaptureWriter* capture_or_null);
+  Status capture(const Answer& answer, CaptureWriter& capture) const;
   void print_json(std::ostream& out, const Answer& answer, std::int64_t index) const;
   void print_text(std::ostream& out, const Answer& answer, std::int64_t index) const;
   void print_summary(std::ostream& out, double total_ms) const;
@@ -60,7 +59,6 @@ class GenerationRun {
   const ServedModel& model_;
   Engine& engine_;
   const GenerateFlags& flags_;
-  CaptureWriter* capture_or_null_;
   MonotonicClock clock_;
   std::int64_t begin_us_ = clock_.now_us();
   std::vector<Answer> answers_;  // in the order of the prompts, which is that of request ids

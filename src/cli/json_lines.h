@@ -20,7 +20,9 @@ std::string json_line(const nlohmann::ordered_json& object);
 
 class JsonLines {
  public:
-  // kInvalidArgument if the file cannot be written. An empty path: nothing is written.
+  // kInvalidArgument if the file cannot be written. An empty path: nothing is written. What the
+  // file holds stays there until the first line takes its place, or close() where there was none:
+  // whatever goes wrong before costs nothing that an earlier run wrote.
   static Result<JsonLines> open(const std::string& path, const std::string& flag);
 
   // Whether writing has an effect.
@@ -30,8 +32,12 @@ class JsonLines {
   Status close();
 
  private:
+  // Empties the file, the first time.
+  void begin();
+
   std::string path_;
   std::ofstream file_;
+  bool begun_ = false;
 };
 
 }  // namespace stemma

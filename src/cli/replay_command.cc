@@ -6,10 +6,12 @@
 #include <iostream>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "base/clock.h"
 #include "cli/flag_errors.h"
 #include "cli/ghost_rate.h"
+#include "cli/replay_lanes.h"
 #include "cli/replay_output.h"
 #include "cli/replay_pages.h"
 #include "cli/replay_timed.h"
@@ -197,14 +199,18 @@ Status ReplayCommand::run() {
 
 Status ReplayCommand::replay(std::int64_t& skipped_lines) {
   STEMMA_ASSIGN_OR_RETURN(const TraceSource source, TraceSource::open(flags_.traces));
-  // The trace is opened first: one that cannot be read is no reason to write files.
   STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags_, source));
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<ReplayLane> lanes, make_replay_lanes(flags_, source));
+  if (flags_.timed()) {
+    STEMMA_RETURN_IF_ERROR(check_timed_lanes(flags_, lanes, trace.page_tokens()));
+  }
+  // Last: neither a trace that cannot be read nor a wrong flag is a reason to write files.
   STEMMA_ASSIGN_OR_RETURN(ReplayOutput output, ReplayOutput::open(flags_));
   if (flags_.timed()) {
-    STEMMA_RETURN_IF_ERROR(run_timed_replays(flags_, source, trace, output, skipped_lines));
+    STEMMA_ASSIGN_OR_RETURN(skipped_lines, run_timed_replays(flags_, lanes, source, trace, output));
   } else {
     PagesReplay pages(flags_, output);
-    STEMMA_RETURN_IF_ERROR(pages.run(source, trace));
+    STEMMA_RETURN_IF_ERROR(pages.run(lanes, trace));
     skipped_lines = trace.skipped_lines();
   }
   return output.finish();

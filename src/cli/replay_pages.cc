@@ -31,8 +31,8 @@ ReplayReport difference(const ReplayReport& now, const ReplayReport& before) {
 PagesReplay::PagesReplay(const ReplayFlags& flags, ReplayOutput& output)
     : flags_(flags), output_(output) {}
 
-Status PagesReplay::run(const TraceSource& source, ReplayTrace& trace) {
-  STEMMA_RETURN_IF_ERROR(open_lanes(source));
+Status PagesReplay::run(std::span<const ReplayLane> lanes, ReplayTrace& trace) {
+  STEMMA_RETURN_IF_ERROR(open_lanes(lanes));
   STEMMA_RETURN_IF_ERROR(read_all(trace));
   trace.warn_if_misfit(flags_);
   finish_lanes();
@@ -44,12 +44,10 @@ Status PagesReplay::run(const TraceSource& source, ReplayTrace& trace) {
   return {};
 }
 
-Status PagesReplay::open_lanes(const TraceSource& source) {
-  STEMMA_ASSIGN_OR_RETURN(std::vector<ReplayLane> wanted, make_replay_lanes(flags_, source));
+Status PagesReplay::open_lanes(std::span<const ReplayLane> wanted) {
   ReplayBounds::Wish wish = ReplayBounds::wish_of(flags_);
-  for (ReplayLane& what : wanted) {
-    Lane lane = {
-        .what = std::move(what), .replayer_or_null = nullptr, .report = {}, .at_minute_begin = {}};
+  for (const ReplayLane& what : wanted) {
+    Lane lane = {.what = what, .replayer_or_null = nullptr, .report = {}, .at_minute_begin = {}};
     if (lane.what.oracle.has_value()) {
       wish = ReplayBounds::Wish::kOn;
     } else {

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "cli/replay_bounds.h"
@@ -26,8 +27,8 @@ class PagesReplay {
   // Both must outlive this.
   PagesReplay(const ReplayFlags& flags, ReplayOutput& output);
 
-  // Reads the trace, which is of `source`, runs the lanes and prints what came out.
-  Status run(const TraceSource& source, ReplayTrace& trace);
+  // Reads the trace, runs the lanes and prints what came out.
+  Status run(std::span<const ReplayLane> lanes, ReplayTrace& trace);
 
  private:
   struct Lane {
@@ -37,7 +38,7 @@ class PagesReplay {
     ReplayReport at_minute_begin;
   };
 
-  Status open_lanes(const TraceSource& source);
+  Status open_lanes(std::span<const ReplayLane> wanted);
   Status open_ghosts();
   static bool has_ghost(const Lane& lane);
   // What the lane's ghost says, if it has one.

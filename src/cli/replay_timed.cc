@@ -83,6 +83,11 @@ Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane
   return options;
 }
 
+// Behind the flag that it is of, or behind the mode whose options it names.
+Error behind_mode(const Error& error) {
+  return error.detail.starts_with("--") ? error : named("--mode timed", error);
+}
+
 // One lane's replay, from the trace to its line.
 class TimedLane {
  public:
@@ -90,16 +95,13 @@ class TimedLane {
       : flags_(flags), lane_(lane), output_(output) {}
 
   // `bounds_or_null` are told of every request.
-  Status run(ReplayTrace& trace, ReplayBounds* bounds_or_null, std::int64_t& skipped_lines) {
+  Status run(ReplayTrace& trace, ReplayBounds* bounds_or_null) {
     page_size_ = trace.page_tokens();
     STEMMA_ASSIGN_OR_RETURN(const TimedReplayOptions options,
                             options_of(flags_, lane_, page_size_));
     auto opened = or_too_large("--capacity-pages and --host-pages", "pages",
                                [&] { return TimedReplay::open(options); });
-    if (!opened.ok()) {
-      const bool has_flag = opened.error().detail.starts_with("--");
-      return Error{opened.error().code, (has_flag ? "" : "--mode timed: ") + opened.error().detail};
-    }
+    if (!opened.ok()) return behind_mode(opened.error());
     replay_ = std::move(opened).value();
     const auto next = [&](TraceRequest& request) {
       const Result<bool> more = trace.next(request);
@@ -116,7 +118,6 @@ class TimedLane {
       progress.update([&] { return state(trace.read_bytes()); });
     }
     output_.hit_rate(lane_, lookups_of(replay_->total(), page_size_).hit_rate());
-    skipped_lines = trace.skipped_lines();
     return {};
   }
 
@@ -255,9 +256,19 @@ void print_header(bool has_tiers) {
 
 }  // namespace
 
-Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, ReplayTrace& trace,
-                         ReplayOutput& output, std::int64_t& skipped_lines) {
-  STEMMA_ASSIGN_OR_RETURN(const std::vector<ReplayLane> lanes, make_replay_lanes(flags, source));
+Status check_timed_lanes(const ReplayFlags& flags, std::span<const ReplayLane> lanes,
+                         std::int64_t page_tokens) {
+  for (const ReplayLane& lane : lanes) {
+    STEMMA_ASSIGN_OR_RETURN(const TimedReplayOptions options, options_of(flags, lane, page_tokens));
+    const Status possible = TimedReplay::check(options);
+    if (!possible.ok()) return behind_mode(possible.error());
+  }
+  return {};
+}
+
+Result<std::int64_t> run_timed_replays(const ReplayFlags& flags, std::span<const ReplayLane> lanes,
+                                       const TraceSource& source, ReplayTrace& trace,
+                                       ReplayOutput& output) {
   if (lanes.size() > 1) STEMMA_RETURN_IF_ERROR(source.check_rereadable());
   ReplayBounds bounds = bounds_of(flags);
   for (const ReplayLane& lane : lanes) {
@@ -267,8 +278,7 @@ Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, Re
       STEMMA_ASSIGN_OR_RETURN(again, ReplayTrace::open(flags, source));
     }
     TimedLane timed(flags, lane, output);
-    STEMMA_RETURN_IF_ERROR(
-        timed.run(first ? trace : *again, first ? &bounds : nullptr, skipped_lines));
+    STEMMA_RETURN_IF_ERROR(timed.run(first ? trace : *again, first ? &bounds : nullptr));
     if (first) {
       trace.warn_if_misfit(flags);
       bounds.warn_if_dropped(flags.trace());
@@ -282,7 +292,7 @@ Status run_timed_replays(const ReplayFlags& flags, const TraceSource& source, Re
     timed.print_row(bounds);
   }
   output.add_bound(bounds);
-  return {};
+  return trace.skipped_lines();
 }
 
 }  // namespace stemma

@@ -30,13 +30,16 @@ std::size_t places(const EngineOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<TimedReplay>> TimedReplay::open(const TimedReplayOptions& options) {
+Status TimedReplay::check(const TimedReplayOptions& options) {
   STEMMA_RETURN_IF_ERROR(validate(options.engine));
   STEMMA_RETURN_IF_ERROR(validate(options.tiers));
-  if (options.engine.kv.page_size < kTracePageTokensMin) {
-    return Error{ErrorCode::kUnsupported,
-                 "pages of fewer than " + std::to_string(kTracePageTokensMin) + " tokens"};
-  }
+  if (options.engine.kv.page_size >= kTracePageTokensMin) return {};
+  return Error{ErrorCode::kUnsupported,
+               "pages of fewer than " + std::to_string(kTracePageTokensMin) + " tokens"};
+}
+
+Result<std::unique_ptr<TimedReplay>> TimedReplay::open(const TimedReplayOptions& options) {
+  STEMMA_RETURN_IF_ERROR(check(options));
   Parts parts = {.clock = std::make_unique<FakeClock>(), .tiers_or_null = nullptr, .kv = nullptr};
   if (options.tiers.host_pages > 0) {
     parts.tiers_or_null = std::make_unique<TimedTiers>(options.tiers, *parts.clock);

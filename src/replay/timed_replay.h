@@ -59,6 +59,10 @@ class TimedReplay {
   // Gives the trace's next request; false at its end.
   using Source = FunctionRef<Result<bool>(TraceRequest&)>;
 
+  // What open() says of options that are wrong, without making anything: not yet that a policy is
+  // unknown, nor that there is no memory.
+  static Status check(const TimedReplayOptions& options);
+
   // kInvalidArgument or kNotFound for a wrong option, as KvCache::open and validate say.
   static Result<std::unique_ptr<TimedReplay>> open(const TimedReplayOptions& options);
 

@@ -124,6 +124,19 @@ TEST(Capture, OfTheSameRunTwiceHasNothingInCommon) {
   EXPECT_EQ(before.find(page), std::string::npos);
 }
 
+TEST(Capture, OfAnEarlierRunOutlivesWhatIsRefused) {
+  const std::string path = testing::TempDir() + "stemma_capture_before.jsonl";
+  std::ofstream(path) << "before";
+  for (const char* const flags : {"--temperature -1", "--top-p 0", "--eviction foo",
+                                  "--use-adapter nobody", "--max-tokens 99999", "--regex '('"}) {
+    const ProgramRun run =
+        run_stemma("generate --model " + kModel + " --prompt a --capture " + path + " " + flags);
+    EXPECT_NE(run.exit_code, 0) << flags;
+    std::ifstream file(path);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "before") << flags;
+  }
+}
+
 TEST(Capture, ThatCannotBeWrittenIsRefusedBeforeAnythingIsComputed) {
   const ProgramRun run =
       run_stemma("generate --model " + kModel + " --prompt a --capture /nonexistent/capture");

@@ -1,0 +1,96 @@
+// stemma replay: what was typed wrong is said of the flag that it was typed behind, and costs no
+// file of an earlier run.
+#include <gmock/gmock-matchers.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/sanitizers.h"
+#include "base/temp_directory.h"
+#include "cli/program.h"
+
+namespace stemma {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string contents(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// Two requests of three pages, and the directory that everything of a test lies in.
+class ReplayRefusals : public testing::Test {
+ protected:
+  ReplayRefusals() {
+    std::ofstream(trace_)
+        << R"({"timestamp": 0, "input_length": 1200, "output_length": 1, "hash_ids": [1, 2, 3]})"
+           "\n"
+        << R"({"timestamp": 5, "input_length": 1200, "output_length": 1, "hash_ids": [1, 2, 4]})"
+           "\n";
+  }
+
+  ProgramRun replay(const std::string& flags, const std::string& launcher = {}) const {
+    return run_stemma("replay --trace " + trace_ + " " + flags, launcher);
+  }
+
+  const TempDirectory directory_;
+  const std::string trace_ = directory_.file("trace.jsonl");
+};
+
+TEST_F(ReplayRefusals, CostNoFileOfAnEarlierRun) {
+  const std::string requests = directory_.file("requests.jsonl");
+  const std::string minutes = directory_.file("minutes.jsonl");
+  for (const std::string& file : {requests, minutes}) std::ofstream(file) << "before";
+  const std::string files = "--per-request " + requests + " --per-minute " + minutes + " ";
+  for (const std::string& flags :
+       {std::string("--policy lruu"), std::string("--policy lru,lruu"),
+        std::string("--capacity-pages abc"), std::string("--capacity-pages 10,0"),
+        std::string("--ghost-rate 0.1"), "--plot " + directory_.path(),
+        std::string("--mode timed --timing nope"),
+        std::string("--mode timed --schedule-policy nope"),
+        std::string("--mode timed --requests-max 0"),
+        std::string("--mode timed --host-pages 5 --write-policy nope"),
+        std::string("--mode timed --chunk-tokens 0 --capacity-pages 10,20")}) {
+    EXPECT_EQ(replay(files + flags).exit_code, 2) << flags;
+    EXPECT_EQ(contents(requests), "before") << flags;
+    EXPECT_EQ(contents(minutes), "before") << flags;
+  }
+  const ProgramRun other = replay("--per-request " + requests + " --per-minute /nonexistent/a");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_EQ(contents(requests), "before") << "nor does a file that cannot be written";
+}
+
+TEST_F(ReplayRefusals, OfTooMuchMemoryCostNoFileEither) {
+  if (kAddressesWatched || kThreadsWatched) GTEST_SKIP() << "sanitizers map more than that";
+  const std::string requests = directory_.file("requests.jsonl");
+  std::ofstream(requests) << "before";
+  for (const char* const mode : {"blocks", "timed"}) {
+    const ProgramRun run =
+        replay("--capacity-pages 1073741823 --per-request " + requests + " --mode " + mode,
+               "prlimit --as=1000000000");
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+    EXPECT_EQ(contents(requests), "before") << mode;
+  }
+}
+
+TEST_F(ReplayRefusals, MakeNoFileForWhatIsNoPolicy) {
+  const std::string requests = directory_.file("requests.jsonl");
+  EXPECT_EQ(replay("--policy lruu --per-request " + requests).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(requests));
+}
+
+// What there is to say of a trace may be nothing: the file of an earlier run says something else.
+TEST_F(ReplayRefusals, AreNoneWhereThereIsNothingToWrite) {
+  const std::string requests = directory_.file("requests.jsonl");
+  std::ofstream(requests) << "before";
+  const ProgramRun run = replay("--policy belady --capacity-pages 2 --per-request " + requests);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(contents(requests), "");
+}
+
+}  // namespace
+}  // namespace stemma
