@@ -106,8 +106,9 @@ Status CalibrateCommand::run() {
   if (model_.empty()) {
     return Error{ErrorCode::kInvalidArgument, "--model is wanted: no bundled model was found"};
   }
-  STEMMA_RETURN_IF_ERROR(
-      check_apart({.written = {{"--out", path()}}, .read = {{"--prompts", prompts_}}}));
+  CommandFiles files = {.written = {{"--out", path()}}, .read = files_of_model("--model", model_)};
+  files.read.push_back({"--prompts", prompts_});
+  STEMMA_RETURN_IF_ERROR(check_apart(files));
   STEMMA_ASSIGN_OR_RETURN(const std::vector<PromptLine> prompts, read_prompts_file(prompts_));
   STEMMA_RETURN_IF_ERROR(calibrate(prompts));
   STEMMA_ASSIGN_OR_RETURN(const RecallSums sums, measure(prompts));

@@ -147,6 +147,13 @@ Result<std::vector<AdapterSource>> ModelFlags::adapters() const {
   return sources;
 }
 
+CommandFiles ModelFlags::files() const {
+  CommandFiles files = tier_flags_.files();
+  const std::vector<NamedFile> model = files_of_model("--model", directory_);
+  files.read.insert(files.read.end(), model.begin(), model.end());
+  return files;
+}
+
 Result<std::unique_ptr<RankGroup>> ModelFlags::open_ranks() const {
   if (ranks_ == 1) return std::unique_ptr<RankGroup>();
   return open_mpi_ranks(ranks_);

@@ -29,8 +29,8 @@ class ModelFlags {
   // the flag.
   Result<ServedModelOptions> options() const;
 
-  // The files that they name, but for those of the model.
-  CommandFiles files() const { return tier_flags_.files(); }
+  // The files that they name, and those of the model.
+  CommandFiles files() const;
 
   // The other ranks of this model; nullptr where this process computes alone. Once in a process,
   // and before it starts threads that look at signals.

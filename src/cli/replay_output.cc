@@ -79,8 +79,8 @@ Result<ReplayOutput> ReplayOutput::open(const ReplayFlags& flags) {
   CommandFiles files = {.written = {{"--per-request", flags.per_request},
                                     {"--per-minute", flags.per_minute},
                                     {"--plot", flags.plot}},
-                        .read = {{"--timing", flags.timing}}};
-  for (const std::string& trace : flags.traces.traces) files.read.push_back({"--trace", trace});
+                        .read = flags.traces.files()};
+  files.read.push_back({"--timing", flags.timing});
   STEMMA_RETURN_IF_ERROR(check_apart(files));
   ReplayOutput output(flags);
   STEMMA_ASSIGN_OR_RETURN(output.per_request_, JsonLines::open(flags.per_request, "--per-request"));

@@ -29,6 +29,12 @@ Flag add_trace_flags(Flags& command, TraceFlags& flags) {
   return trace;
 }
 
+std::vector<NamedFile> TraceFlags::files() const {
+  std::vector<NamedFile> files = files_of_model("--tokenizer", tokenizer);
+  for (const std::string& trace : traces) files.push_back({"--trace", trace});
+  return files;
+}
+
 Result<TraceSource> TraceSource::open(const TraceFlags& flags) {
   TraceSource source;
   source.paths_ = flags.traces;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/flags.h"
+#include "cli/written_files.h"
 #include "model/tokenizer.h"
 #include "replay/trace_merge.h"
 #include "stemma/result.h"
@@ -25,6 +26,9 @@ struct TraceFlags {
   std::string tokenizer;         // a model's directory, or empty
   std::int64_t reorder_requests = 1;
   bool skip_bad = false;
+
+  // Those that are read.
+  std::vector<NamedFile> files() const;
 };
 
 // --trace (several with commas, or given several times), --format, --page-tokens, --tokenizer,

@@ -22,6 +22,24 @@ bool is_same_file(const std::string& one, const std::string& other) {
 
 }  // namespace
 
+std::vector<NamedFile> files_of_model(const std::string& flag, const std::string& directory) {
+  std::vector<NamedFile> files;
+  if (directory.empty()) return files;
+  for (const char* const name :
+       {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
+        "chat_template.jinja", "model.safetensors", "model.safetensors.index.json"}) {
+    files.push_back({flag, (fs::path(directory) / name).string()});
+  }
+  std::error_code end;
+  for (fs::directory_iterator at(directory, end); !end && at != fs::directory_iterator();
+       at.increment(end)) {
+    const std::string name = at->path().filename().string();
+    const bool is_shard = name.starts_with("model-") && name.ends_with(".safetensors");
+    if (is_shard) files.push_back({flag, at->path().string()});
+  }
+  return files;
+}
+
 Status check_apart(const CommandFiles& files) {
   std::vector<NamedFile> others = files.read;
   for (const NamedFile& file : files.written) {

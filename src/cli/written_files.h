@@ -19,6 +19,10 @@ struct NamedFile {
   std::string path;  // empty: none was named
 };
 
+// Those that a model, or its tokenizer, is read from, which lies in the directory of that flag.
+// None of an empty name.
+std::vector<NamedFile> files_of_model(const std::string& flag, const std::string& directory);
+
 struct CommandFiles {
   std::vector<NamedFile> written;
   std::vector<NamedFile> read = {};

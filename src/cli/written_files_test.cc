@@ -35,6 +35,22 @@ TEST_F(WrittenFiles, AreNoneThatIsWrittenOrReadToo) {
   EXPECT_EQ(refusal("", ""), "");
 }
 
+TEST_F(WrittenFiles, AreNoneThatAModelIsReadFrom) {
+  const auto is_free = [&](const std::string& name) {
+    return check_apart({.written = {{"--a", directory_.file(name)}},
+                        .read = files_of_model("--model", directory_.path())})
+        .ok();
+  };
+  for (const char* const name : {"config.json", "tokenizer.json", "model-00001-of-2.safetensors"}) {
+    EXPECT_EQ(is_free(name), name == std::string("model-00001-of-2.safetensors")) << "to be made";
+    std::ofstream(directory_.file(name)) << "x";
+    EXPECT_FALSE(is_free(name)) << name;
+  }
+  EXPECT_TRUE(is_free("answers.jsonl"));
+  EXPECT_TRUE(files_of_model("--model", "").empty());
+  EXPECT_FALSE(files_of_model("--model", "/nonexistent").empty()) << "known by their names";
+}
+
 TEST_F(WrittenFiles, AreTheSameUnderOtherNames) {
   EXPECT_NE(refusal(directory_.path() + "/./here", here_), "") << "to be made";
   std::ofstream(here_) << "x";

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "base/sanitizers.h"
+#include "base/temp_directory.h"
 #include "cli/program.h"
 
 namespace stemma {
@@ -216,6 +218,17 @@ TEST(Generate, RefusesWithOneLineThatNamesTheField) {
     EXPECT_NE(run.err.find(c.error), std::string::npos) << c.flags << ": " << run.err;
     EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
   }
+}
+
+TEST(Generate, KeepsTheModelThatItReads) {
+  const TempDirectory directory;
+  std::filesystem::copy(kModel, directory.path());
+  const std::string tokenizer = directory.file("tokenizer.json");
+  const ProgramRun run = run_stemma("generate --prompt a --max-tokens 1 --model " +
+                                    directory.path() + " --capture " + tokenizer);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("--capture: " + tokenizer + " is the file of --model"));
+  EXPECT_EQ(read(tokenizer), read(kModel + "/tokenizer.json"));
 }
 
 // As where a container may have no more processes: here there is no room for a second stack.

@@ -92,5 +92,20 @@ TEST_F(ReplayRefusals, AreNoneWhereThereIsNothingToWrite) {
   EXPECT_EQ(contents(requests), "");
 }
 
+TEST_F(ReplayRefusals, KeepTheTokenizerThatIsRead) {
+  const std::string tokenizer = directory_.file("tokenizer.json");
+  std::filesystem::copy_file(STEMMA_SOURCE_DIR "/models/scribe-3m/tokenizer.json", tokenizer);
+  const auto before = std::filesystem::file_size(tokenizer);
+  std::ofstream(directory_.file("prompts.jsonl"))
+      << R"({"timestamp": 0, "input": "In the beginning", "output_length": 1})" << '\n';
+  const ProgramRun run =
+      run_stemma("replay --format prompts --capacity-pages 10 --trace " +
+                 directory_.file("prompts.jsonl") + " --tokenizer " + directory_.path() +
+                 " --per-request " + directory_.path() + "/./tokenizer.json");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("/./tokenizer.json is the file of --tokenizer"));
+  EXPECT_EQ(std::filesystem::file_size(tokenizer), before);
+}
+
 }  // namespace
 }  // namespace stemma
