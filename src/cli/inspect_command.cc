@@ -9,12 +9,13 @@
 #include <utility>
 
 #include "cli/disk_listing.h"
+#include "cli/flag_errors.h"
 #include "cli/ghost_rate.h"
 #include "cli/sizes.h"
-#include "engine/named_flag.h"
 #include "ghost/ghost_advice.h"
+#include "ghost/ghost_curve.h"
+#include "prefix/eviction_order.h"
 #include "replay/ghost_feed.h"
-#include "replay/replayer.h"
 
 namespace stemma {
 
@@ -22,6 +23,14 @@ namespace {
 
 RoomChange room_now(const InspectFlags& flags, std::int64_t page_bytes) {
   return {.tier = "device", .capacity_pages = flags.capacity_pages, .page_bytes = page_bytes};
+}
+
+Status check_capacity(std::int64_t capacity_pages) {
+  constexpr std::int64_t kMost = GhostCurve::kCapacityPagesMax / kTimesWatched;
+  if (capacity_pages >= 1 && capacity_pages <= kMost) return {};
+  return Error{
+      ErrorCode::kInvalidArgument,
+      fmt::format("--capacity-pages must be from 1 to {} (got {})", kMost, capacity_pages)};
 }
 
 }  // namespace
@@ -53,8 +62,11 @@ Status InspectCommand::check_flags() {
     return Error{ErrorCode::kInvalidArgument,
                  std::string(needed) + " is required where no directory is named"};
   }
-  STEMMA_RETURN_IF_ERROR(Replayer::check_capacity(flags_.capacity_pages));
-  STEMMA_RETURN_IF_ERROR(Replayer::check_capacity(kTimesWatched * flags_.capacity_pages));
+  STEMMA_RETURN_IF_ERROR(check_capacity(flags_.capacity_pages));
+  STEMMA_RETURN_IF_ERROR(of_flag("--policy", EvictionOrder::make(flags_.policy)));
+  for (const std::string& policy : flags_.other_policies) {
+    STEMMA_RETURN_IF_ERROR(of_flag("--other-policies", EvictionOrder::make(policy)));
+  }
   STEMMA_ASSIGN_OR_RETURN(page_bytes_, parse_bytes(flags_.page_bytes, "--page-bytes"));
   if (page_bytes_ < 1) {
     return Error{ErrorCode::kInvalidArgument, "--page-bytes must be at least 1"};
@@ -89,14 +101,13 @@ Status InspectCommand::run() {
   options.policies = flags_.other_policies;
   options.policies.push_back(flags_.policy);
   options.capacities = {flags_.capacity_pages};
-  Result<std::unique_ptr<GhostPanel>> ghosts = GhostPanel::open(options);
-  if (!ghosts.ok()) return named("--policy", ghosts.error());
+  STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<GhostPanel> ghosts, open_ghost_panel(options));
   std::int64_t skipped_lines = 0;
-  STEMMA_RETURN_IF_ERROR(watch(**ghosts, skipped_lines));
+  STEMMA_RETURN_IF_ERROR(watch(*ghosts, skipped_lines));
   if (flags_.json) {
-    print_json(**ghosts);
+    print_json(*ghosts);
   } else {
-    print(**ghosts);
+    print(*ghosts);
   }
   if (skipped_lines > 0) {
     std::cerr << fmt::format("stemma: {} wrong lines left out\n", skipped_lines);

@@ -6,6 +6,7 @@
 // Not here:   parsing the command line (replay_command), the caches meant (replay_lanes).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct ReplayFlags {
   std::string write_policy = "write-back";
 
   bool timed() const { return mode == "timed"; }
+  // Longer requests are refused in the mode "timed".
+  std::int64_t context_tokens() const;
   // The traces' names, with commas.
   std::string trace() const;
 };

@@ -11,8 +11,19 @@ namespace stemma {
 
 namespace {
 
-// Pages of all requests, none shared; with their outputs where these are known, or in the mode that
-// makes them, which lets nobody in without room for one.
+// Of a request, none shared; with its output where that is known, or in the mode that makes it,
+// which lets nobody in without room for one, and those who are too long not at all.
+std::int64_t pages_of(const TraceRequest& request, const ReplayFlags& flags,
+                      std::int64_t page_tokens) {
+  if (!flags.timed()) {
+    return std::ssize(request.page_hashes) + std::ssize(request.output_page_hashes);
+  }
+  const std::int64_t tokens =
+      request.input_tokens + std::max<std::int64_t>(request.output_tokens, 1);
+  return tokens > flags.context_tokens() ? 0 : ceil_div(tokens, page_tokens);
+}
+
+// Pages that hold all requests.
 Result<std::int64_t> count_pages(const ReplayFlags& flags, const TraceSource& source) {
   STEMMA_RETURN_IF_ERROR(source.check_rereadable());
   STEMMA_ASSIGN_OR_RETURN(ReplayTrace trace, ReplayTrace::open(flags, source));
@@ -20,12 +31,14 @@ Result<std::int64_t> count_pages(const ReplayFlags& flags, const TraceSource& so
   std::int64_t pages = 0;
   for (;;) {
     STEMMA_ASSIGN_OR_RETURN(const bool more, trace.next(request));
-    if (!more) return std::max<std::int64_t>(pages, 1);
-    const std::int64_t outputs = std::max<std::int64_t>(request.output_tokens, 1);
-    pages += flags.timed()
-                 ? ceil_div(request.input_tokens + outputs, trace.page_tokens())
-                 : std::ssize(request.page_hashes) + std::ssize(request.output_page_hashes);
+    if (!more) break;
+    pages += pages_of(request, flags, trace.page_tokens());
   }
+  if (pages <= Replayer::kCapacityPagesMax) return std::max<std::int64_t>(pages, 1);
+  return Error{ErrorCode::kTooLarge,
+               "--capacity-pages: the trace needs " + std::to_string(pages) +
+                   " pages where it is 'unlimited', and a cache holds at most " +
+                   std::to_string(Replayer::kCapacityPagesMax)};
 }
 
 Result<std::int64_t> parse_capacity(const std::string& text) {

@@ -45,6 +45,7 @@ Status PagesReplay::run(std::span<const ReplayLane> lanes, ReplayTrace& trace) {
 }
 
 Status PagesReplay::open_lanes(std::span<const ReplayLane> wanted) {
+  STEMMA_RETURN_IF_ERROR(open_ghosts(wanted));
   ReplayBounds::Wish wish = ReplayBounds::wish_of(flags_);
   for (const ReplayLane& what : wanted) {
     Lane lane = {.what = what, .replayer_or_null = nullptr, .report = {}, .at_minute_begin = {}};
@@ -60,20 +61,20 @@ Status PagesReplay::open_lanes(std::span<const ReplayLane> wanted) {
   }
   bounds_.emplace(wish);
   if (flags_.bounds == "off") bounds_->hide();
-  return open_ghosts();
+  return {};
 }
 
 // Of every policy that could serve, at every capacity that is a number.
-Status PagesReplay::open_ghosts() {
+Status PagesReplay::open_ghosts(std::span<const ReplayLane> wanted) {
   if (flags_.ghost_rate == 0) return {};
   GhostPanelOptions options;
   options.curve.pages_per_sample = pages_per_sample_of(flags_.ghost_rate);
   std::set<std::string> policies;
   std::set<std::int64_t> capacities;
-  for (const Lane& lane : lanes_) {
+  for (const ReplayLane& lane : wanted) {
     if (!has_ghost(lane)) continue;
-    policies.insert(lane.what.policy);
-    capacities.insert(lane.what.capacity_pages);
+    policies.insert(lane.policy);
+    capacities.insert(lane.capacity_pages);
   }
   if (capacities.empty()) {
     return Error{ErrorCode::kInvalidArgument, "--ghost-rate: wants capacities that are numbers"};
@@ -81,17 +82,16 @@ Status PagesReplay::open_ghosts() {
   options.policies.assign(policies.begin(), policies.end());
   options.capacities.assign(capacities.begin(), capacities.end());
   options.curve.capacity_pages_max = *capacities.rbegin();
-  STEMMA_ASSIGN_OR_RETURN(ghosts_or_null_, or_too_large("--capacity-pages", "pages",
-                                                        [&] { return GhostPanel::open(options); }));
+  STEMMA_ASSIGN_OR_RETURN(ghosts_or_null_, open_ghost_panel(options));
   return {};
 }
 
-bool PagesReplay::has_ghost(const Lane& lane) {
-  return !lane.what.unlimited && !lane.what.oracle.has_value();
+bool PagesReplay::has_ghost(const ReplayLane& lane) {
+  return !lane.unlimited && !lane.oracle.has_value();
 }
 
 std::optional<double> PagesReplay::ghost_hit_rate(const Lane& lane) const {
-  if (ghosts_or_null_ == nullptr || !has_ghost(lane)) return std::nullopt;
+  if (ghosts_or_null_ == nullptr || !has_ghost(lane.what)) return std::nullopt;
   return ghosts_or_null_->try_hit_rate(lane.what.policy, lane.what.capacity_pages);
 }
 

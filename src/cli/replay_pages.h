@@ -39,8 +39,8 @@ class PagesReplay {
   };
 
   Status open_lanes(std::span<const ReplayLane> wanted);
-  Status open_ghosts();
-  static bool has_ghost(const Lane& lane);
+  Status open_ghosts(std::span<const ReplayLane> wanted);
+  static bool has_ghost(const ReplayLane& lane);
   // What the lane's ghost says, if it has one.
   std::optional<double> ghost_hit_rate(const Lane& lane) const;
   Status read_all(ReplayTrace& trace);

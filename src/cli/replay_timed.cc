@@ -21,9 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where the flag is not given: as long as any known trace's requests, and some.
-constexpr std::int64_t kContextTokensMax = std::int64_t{1} << 20;
-
 using Cells = std::vector<std::string>;
 
 std::string percent(double share) {
@@ -71,7 +68,7 @@ Result<TimedReplayOptions> options_of(const ReplayFlags& flags, const ReplayLane
   kv.page_size = page_size;
   kv.pages = lane.capacity_pages;
   kv.eviction = lane.policy;
-  if (kv.context_tokens_max == 0) kv.context_tokens_max = kContextTokensMax;
+  kv.context_tokens_max = flags.context_tokens();
   SchedulerOptions& scheduler = options.engine.scheduler;
   const auto policy = parse_schedule_policy(flags.schedule_policy);
   if (!policy.ok()) return named("--schedule-policy", policy.error());

@@ -27,13 +27,11 @@ Error out_of_range(const std::string& name, std::int64_t most, std::int64_t got)
 }  // namespace
 
 Status GhostCurve::check(const GhostCurveOptions& options) {
-  constexpr std::int64_t kPagesMax = (std::int64_t{1} << 29) - 1;
-  constexpr std::int64_t kStrideMax = std::int64_t{1} << 20;
-  if (options.capacity_pages_max < 1 || options.capacity_pages_max > kPagesMax) {
-    return out_of_range("capacity_pages_max", kPagesMax, options.capacity_pages_max);
+  if (options.capacity_pages_max < 1 || options.capacity_pages_max > kCapacityPagesMax) {
+    return out_of_range("capacity_pages_max", kCapacityPagesMax, options.capacity_pages_max);
   }
-  if (options.pages_per_sample < 1 || options.pages_per_sample > kStrideMax) {
-    return out_of_range("pages_per_sample", kStrideMax, options.pages_per_sample);
+  if (options.pages_per_sample < 1 || options.pages_per_sample > kPagesPerSampleMax) {
+    return out_of_range("pages_per_sample", kPagesPerSampleMax, options.pages_per_sample);
   }
   return {};
 }

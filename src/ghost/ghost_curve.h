@@ -33,8 +33,8 @@
 namespace stemma {
 
 struct GhostCurveOptions {
-  std::int64_t capacity_pages_max = 0;  // the curve's end; >= 1
-  std::int64_t pages_per_sample = 20;   // >= 1
+  std::int64_t capacity_pages_max = 0;  // the curve's end; from 1 to kCapacityPagesMax
+  std::int64_t pages_per_sample = 20;   // from 1 to kPagesPerSampleMax
   std::uint64_t seed = 0;
   // Pages of the longest request, if it is known: up to there nothing is allocated while watching.
   std::int64_t request_pages_max = 0;
@@ -42,6 +42,9 @@ struct GhostCurveOptions {
 
 class GhostCurve {
  public:
+  static constexpr std::int64_t kCapacityPagesMax = (std::int64_t{1} << 29) - 1;
+  static constexpr std::int64_t kPagesPerSampleMax = std::int64_t{1} << 20;
+
   // kInvalidArgument naming what is out of its range.
   static Status check(const GhostCurveOptions& options);
 

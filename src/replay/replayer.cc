@@ -6,10 +6,10 @@
 namespace stemma {
 
 Status Replayer::check_capacity(std::int64_t capacity_pages) {
-  if (capacity_pages >= 1 && capacity_pages < (std::int64_t{1} << 31)) return {};
+  if (capacity_pages >= 1 && capacity_pages <= kCapacityPagesMax) return {};
   return Error{ErrorCode::kInvalidArgument,
-               "--capacity-pages must be from 1 to 2147483647 or 'unlimited' (got " +
-                   std::to_string(capacity_pages) + ")"};
+               "--capacity-pages must be from 1 to " + std::to_string(kCapacityPagesMax) +
+                   " or 'unlimited' (got " + std::to_string(capacity_pages) + ")"};
 }
 
 Result<std::unique_ptr<Replayer>> Replayer::open(const ReplayOptions& options) {

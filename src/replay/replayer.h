@@ -42,11 +42,13 @@ struct ReplayReport {
 
 class Replayer {
  public:
+  static constexpr std::int64_t kCapacityPagesMax = (std::int64_t{1} << 30) - 1;  // of a tree
+
   // kNotFound for an unknown policy, listing the known ones; kInvalidArgument for a capacity
   // below 1.
   static Result<std::unique_ptr<Replayer>> open(const ReplayOptions& options);
 
-  // kInvalidArgument unless 1 <= capacity_pages < 2^31.
+  // kInvalidArgument, naming the flag, unless 1 <= capacity_pages <= kCapacityPagesMax.
   static Status check_capacity(std::int64_t capacity_pages);
 
   // Looks the request's pages up, makes them resident, and completes it. A request longer than the

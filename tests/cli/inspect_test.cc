@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/sanitizers.h"
 #include "program.h"
 
 namespace stemma {
@@ -75,6 +76,15 @@ TEST(Inspect, SaysItToMachines) {
   EXPECT_TRUE(line["policies"].contains("slru"));
 }
 
+TEST(Inspect, MoreThanThereIsMemoryForIsSaidOfItsFlag) {
+  if (kAddressesWatched || kThreadsWatched) GTEST_SKIP() << "sanitizers map more than that";
+  const ProgramRun run = run_stemma(
+      "inspect --capacity-pages 130000000 --page-bytes 1 --ghost-rate 1 --trace " + loop_of_four(),
+      "prlimit --as=1000000000");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, testing::HasSubstr("out_of_memory: --capacity-pages: "));
+}
+
 TEST(Inspect, RefusesWithOneLine) {
   const std::string trace = " --trace " + loop_of_four();
   const struct {
@@ -88,7 +98,12 @@ TEST(Inspect, RefusesWithOneLine) {
       {"inspect --capacity-pages 3 --page-bytes 0" + trace, 2, "--page-bytes must be"},
       {"inspect --capacity-pages 100000000 --page-bytes 1TiB" + trace, 2, "more than 2^63 bytes"},
       {"inspect --capacity-pages 3 --page-bytes 1 --ghost-rate 0" + trace, 2, "--ghost-rate must"},
-      {"inspect --capacity-pages 3 --page-bytes 1 --policy best" + trace, 2, "best"},
+      {"inspect --capacity-pages 3 --page-bytes 1 --ghost-rate 1e-9" + trace, 2, "--ghost-rate m"},
+      {"inspect --capacity-pages 3 --page-bytes 1 --policy best" + trace, 2, "--policy: "},
+      {"inspect --capacity-pages 3 --page-bytes 1 --other-policies lfu,best" + trace, 2,
+       "--other-policies: "},
+      {"inspect --capacity-pages 500000000 --page-bytes 1" + trace, 2,
+       "--capacity-pages must be from 1 to 134217727 (got 500000000)"},
       {"inspect --capacity-pages 3 --page-bytes 1 --trace /nonexistent", 1, "/nonexistent"},
       {"inspect a_directory" + trace, 2, "--trace is for a trace, and a directory is named"},
   };

@@ -92,6 +92,38 @@ TEST_F(ReplayRefusals, AreNoneWhereThereIsNothingToWrite) {
   EXPECT_EQ(contents(requests), "");
 }
 
+// Nobody lets it in, so that there need be no room for it.
+TEST_F(ReplayRefusals, OfARequestLeaveAnUnlimitedCacheAsLargeAsTheOthersNeed) {
+  std::ofstream(trace_, std::ios::app)
+      << R"({"timestamp": 6, "input_length": 1099511627776, "output_length": 1, "hash_ids": []})"
+      << '\n';
+  const ProgramRun run = replay("--mode timed --json --bounds off");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(run.lines()[0]["finished_requests"], 2);
+  EXPECT_EQ(run.lines()[0]["refused_requests"]["exceeds_context"], 1);
+}
+
+TEST_F(ReplayRefusals, AreOfTheFlagThatWasTyped) {
+  std::ofstream huge(directory_.file("huge.jsonl"));
+  for (int i = 0; i < 4'200; ++i) {
+    huge << R"({"timestamp":0,"input_length":1048000,"output_length":1,"hash_ids":[]})" << '\n';
+  }
+  huge.close();
+  const std::pair<std::string, std::string> cases[] = {
+      {"--capacity-pages 1073741824", "--capacity-pages must be from 1 to 1073741823"},
+      {"--capacity-pages 10 --ghost-rate 1e-9", "--ghost-rate must be from "},
+      {"--capacity-pages 10 --ghost-rate 1e-300", "--ghost-rate must be from "},
+      {"--capacity-pages 10 --ghost-rate 2", "--ghost-rate must be from "},
+      {"--capacity-pages 536870912 --ghost-rate 0.00001", "--capacity-pages: "},
+      {"--mode timed --page-tokens 4 --trace " + directory_.file("huge.jsonl"),
+       "--capacity-pages: the trace needs "}};
+  for (const auto& [flags, line] : cases) {
+    const ProgramRun run = replay(flags);
+    EXPECT_EQ(run.exit_code, 2) << flags;
+    EXPECT_THAT(run.err, HasSubstr(": " + line)) << flags;
+  }
+}
+
 TEST_F(ReplayRefusals, KeepTheTokenizerThatIsRead) {
   const std::string tokenizer = directory_.file("tokenizer.json");
   std::filesystem::copy_file(STEMMA_SOURCE_DIR "/models/scribe-3m/tokenizer.json", tokenizer);
