@@ -16,7 +16,7 @@ void LatencyHistogram::record(std::int64_t time_us) {
   ++buckets_[bucket_of(time_us)];
   min_us_ = recorded_ == 0 ? time_us : std::min(min_us_, time_us);
   max_us_ = std::max(max_us_, time_us);
-  sum_us_ += time_us;
+  sum_us_ += static_cast<std::uint64_t>(time_us);
   ++recorded_;
 }
 

@@ -37,12 +37,14 @@ class LatencyHistogram {
   static constexpr int kStepBits = 6;  // 64 buckets to a doubling
   static constexpr std::size_t kBuckets = std::size_t{64 - kStepBits} << kStepBits;
 
+  __extension__ using Sum = unsigned __int128;  // 64 bits do not hold a century 3,000 times
+
   static std::size_t bucket_of(std::int64_t time_us);
   static std::int64_t middle_of(std::size_t bucket);
 
   std::array<std::int64_t, kBuckets> buckets_ = {};
   std::int64_t recorded_ = 0;
-  std::int64_t sum_us_ = 0;
+  Sum sum_us_ = 0;
   std::int64_t min_us_ = 0;
   std::int64_t max_us_ = 0;
 };

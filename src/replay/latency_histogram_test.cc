@@ -81,6 +81,12 @@ TEST(LatencyHistogram, TakesTheLongestTimeThereIs) {
   EXPECT_EQ(times.quantile_us(0.5), std::numeric_limits<std::int64_t>::max());
 }
 
+TEST(LatencyHistogram, TheMeanOfLongTimesIsExactToo) {
+  LatencyHistogram times;
+  for (int i = 0; i < 4; ++i) times.record(std::numeric_limits<std::int64_t>::max() - 1023);
+  EXPECT_EQ(times.mean_us(), 0x1p63 - 1024);
+}
+
 TEST(LatencyHistogram, ForgetsWhenCleared) {
   LatencyHistogram times;
   times.record(10);

@@ -57,9 +57,7 @@ void append_period(const TimedPeriod& period, Json& line) {
   line["time_per_token_ms"] = latency_json(period.time_per_token);
   line["queue_ms"] = latency_json(period.queue);
   line["waiting_requests_mean"] =
-      period.busy_us == 0
-          ? 0.0
-          : static_cast<double>(period.waiting_request_us) / static_cast<double>(period.busy_us);
+      period.busy_us == 0 ? 0.0 : period.waiting_request_us / static_cast<double>(period.busy_us);
   line["waiting_requests_max"] = period.waiting_requests_max;
   line["in_flight_requests_max"] = period.in_flight_requests_max;
 }

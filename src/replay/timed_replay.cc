@@ -240,7 +240,7 @@ void TimedReplay::count_step(std::int64_t duration_us) {
   for (TimedPeriod* period : periods()) {
     ++period->steps;
     period->busy_us += duration_us;
-    period->waiting_request_us += waiting * duration_us;
+    period->waiting_request_us += static_cast<double>(waiting) * static_cast<double>(duration_us);
     period->waiting_requests_max = std::max(period->waiting_requests_max, waiting);
     period->in_flight_requests_max =
         std::max(period->in_flight_requests_max, scheduler_.in_flight());

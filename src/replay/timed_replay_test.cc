@@ -101,8 +101,29 @@ TEST(TimedReplay, WhoFindsNoPlaceWaitsInTheQueue) {
   EXPECT_EQ(run[1].queue_us(), 26 * kMs);
   EXPECT_EQ(run[1].ttft_us(), 40 * kMs);
   EXPECT_EQ(run.total().waiting_requests_max, 1);
-  EXPECT_EQ(run.total().waiting_request_us, 26 * kMs);
+  EXPECT_EQ(run.total().waiting_request_us, static_cast<double>(26 * kMs));
   EXPECT_EQ(run.total().queue.max_us(), 26 * kMs);
+}
+
+// A step of 25 years, for which 4,000 others wait: more than 2^63 us of all of them.
+TEST(TimedReplay, ManyWhoWaitForLongAreCounted) {
+  TimedReplayOptions options = timed_options(16);
+  options.engine.kv.requests_max = 1;
+  options.engine.scheduler.waiting_max = 4000;
+  const double step_ms = 8e11;
+  options.timing = {.step_ms = step_ms};
+  std::vector<TraceRequest> trace = {trace_request(0, 4, 1, {1})};
+  for (int i = 0; i < 4000; ++i) trace.push_back(trace_request(0, 4, 1, {1}));
+  std::size_t given = 0;
+  const auto replay = *TimedReplay::open(options);
+  const auto source = [&](TraceRequest& request) -> Result<bool> {
+    if (given == trace.size()) return false;
+    request = trace[given++];
+    return true;
+  };
+  for (int steps = 0; steps < 3; ++steps) ASSERT_TRUE(*replay->step(source));
+  const double waited_us = (4000. + 3999 + 3998) * step_ms * 1000;
+  EXPECT_DOUBLE_EQ(replay->total().waiting_request_us, waited_us);
 }
 
 TEST(TimedReplay, AFullQueueKeepsArrivalsOutsideInOrderAndLosesNone) {

@@ -89,7 +89,7 @@ struct TimedPeriod {
   // In the queue, at the begin of a step, those it admitted not counted; of those that a full queue
   // keeps outside the first alone: the trace is not read further (held_requests; queue has their
   // times).
-  std::int64_t waiting_request_us = 0;  // requests x time
+  double waiting_request_us = 0;  // requests x time: may be more than 64 bits hold
   std::int64_t waiting_requests_max = 0;
   std::int64_t in_flight_requests_max = 0;  // that shared a step or held pages during it
   double saved_ms = 0;

@@ -27,7 +27,7 @@
 
 namespace stemma {
 
-// A century: no replay takes longer, nor does a copy in it, and sums of times fit 64 bits.
+// A century: no replay takes longer, nor does a copy in it. Sums of a few such times fit 64 bits.
 inline constexpr double kReplayUsMax = 3.2e15;
 
 struct TimedTierOptions {
