@@ -55,17 +55,6 @@ class StepQueue;
 struct ComputedStep;
 struct StepOutput;
 
-enum class FinishReason : std::uint8_t {
-  kNone,       // goes on
-  kStop,       // a stop token, or a stop string
-  kLength,     // max_tokens
-  kCancelled,  // the user gave up
-  kFailed,     // EngineEvent::error says why
-};
-
-// "none", "stop", "length", "cancelled", "failed".
-std::string_view finish_reason_name(FinishReason reason);
-
 // One request in one step.
 struct EngineEvent {
   RequestId request;
@@ -97,6 +86,9 @@ struct EngineParts {
   std::int64_t vocab_tokens = 0;  // of the runner's logits
   const Clock& clock;
   LowerTiers* lower_tiers = nullptr;  // nullptr: there is only the device
+  // Is told of every request that a step takes in, and of its end: the step waits for it, as it
+  // does for the runner. nullptr: nobody is told.
+  RequestObserver* observer = nullptr;
 };
 
 class Engine {
@@ -244,6 +236,8 @@ class Engine {
   void finish(Request& request) STEMMA_REQUIRES_ROLE(engine_thread);
   void fail(Request& request, const Error& error) STEMMA_REQUIRES_ROLE(engine_thread);
   EngineEvent end_event(Request& request, FinishReason reason);
+  // REQUIRES: there is an observer. It has the tokens then.
+  void tell_ended(Request& request, FinishReason reason);
   RequestStats stats_of(const Request& request) const;
   // What the engine keeps of a request beside what the scheduler does.
   RequestExtra& extra_of(const Request& request);

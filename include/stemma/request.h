@@ -4,7 +4,8 @@
 // Thread:     values.
 // Memory:     the tokens of a prompt; CacheExplanation has a few.
 // Cost:       none.
-// Not here:   what comes of a request (EngineEvent in engine.h), metrics by name (visit_metrics).
+// Not here:   what comes of a request step by step (EngineEvent in engine.h), metrics by name
+//             (visit_metrics).
 #pragma once
 
 #include <cstddef>
@@ -103,6 +104,18 @@ class PreparedRequest {
   std::unique_ptr<InboxMessage> message_;
 };
 
+// How a request ended.
+enum class FinishReason : std::uint8_t {
+  kNone,       // goes on
+  kStop,       // a stop token, or a stop string
+  kLength,     // max_tokens
+  kCancelled,  // the user gave up
+  kFailed,     // EngineEvent::error says why
+};
+
+// "none", "stop", "length", "cancelled", "failed".
+std::string_view finish_reason_name(FinishReason reason);
+
 // What one request cost.
 struct RequestStats {
   std::int64_t prompt_tokens = 0;
@@ -120,6 +133,27 @@ struct RequestStats {
   std::string_view differing_field;  // where stop is kOtherNamespace: SiblingNamespace::field
   // What computing cached_tokens would have taken, as far as steps tell what computing costs here.
   std::optional<std::int64_t> saved_us;
+};
+
+// A request that has ended, and what of it the cache has looked at or may have.
+struct EndedRequest {
+  RequestId request;
+  FinishReason finish = FinishReason::kNone;
+  NamespaceDigest namespace_digest;           // as the cache has it: with its adapter
+  std::optional<SharedPrefix> shared_prefix;  // likewise
+  std::vector<TokenId> tokens;                // of the prompt, then of the output
+  std::int64_t prompt_tokens = 0;
+  std::int32_t priority = 0;
+};
+
+// Who is told of an engine's requests: on its thread, amid a step, which waits for it.
+class RequestObserver {
+ public:
+  virtual ~RequestObserver() = default;
+  // It was taken in, after all of which that was said before. `submitted_us` by the engine's clock.
+  virtual void came(RequestId request, std::int64_t submitted_us) = 0;
+  // One that came, once; none that an engine is destroyed with.
+  virtual void ended(EndedRequest&& request) = 0;
 };
 
 // Since the engine was opened. Counters, which only grow: rates are for whoever looks at two of

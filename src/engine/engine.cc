@@ -292,7 +292,10 @@ void Engine::admit_one(RequestId id, RequestId fork_of, const RequestSpec& spec,
   extra.evicted_ago_us = 0;
   extra.adapter = std::move(entry.adapter);
   extra.siblings = spec.siblings;
+  extra.namespace_digest = spec.namespace_digest;
+  extra.shared_prefix = spec.shared_prefix;
   extra.differing_field = {};
+  if (parts_.observer != nullptr) parts_.observer->came(id, extra.submitted_us);
 }
 
 FinishReason Engine::finish_reason(const Request& request, TokenId token) const {
@@ -344,6 +347,7 @@ EngineEvent Engine::end_event(Request& request, FinishReason reason) {
   kv_->close_namespace(request.ns);
   constraints_->remove(request);
   const RequestStats stats = stats_of(request);
+  if (parts_.observer != nullptr) tell_ended(request, reason);
   // They may be long, and it may be a while until another request takes this place.
   std::vector<TokenId>().swap(request.tokens);
   extra_of(request).let_go();
@@ -357,6 +361,17 @@ EngineEvent Engine::end_event(Request& request, FinishReason reason) {
   totals_.cancelled_requests += reason == FinishReason::kCancelled ? 1 : 0;
   totals_.failed_requests += reason == FinishReason::kFailed ? 1 : 0;
   return {.request = request.id, .finish = reason, .stats = stats, .error = {}};
+}
+
+void Engine::tell_ended(Request& request, FinishReason reason) {
+  const RequestExtra& extra = extra_of(request);
+  parts_.observer->ended({.request = request.id,
+                          .finish = reason,
+                          .namespace_digest = extra.namespace_digest,
+                          .shared_prefix = extra.shared_prefix,
+                          .tokens = std::move(request.tokens),
+                          .prompt_tokens = request.prompt_tokens,
+                          .priority = request.priority});
 }
 
 const RequestExtra& Engine::extra_of(const Request& request) const {

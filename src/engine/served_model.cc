@@ -339,7 +339,8 @@ Status ServedModel::follow() {
   return follow_leader(*runner_, pools, *ranks_, {&transfers, &transfers});
 }
 
-Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null) {
+Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null,
+                                                         RequestObserver* observer_or_null) {
   STEMMA_CHECK(leads(), "the engine is on rank 0");
   Runner& runner = runner_or_null != nullptr ? *runner_or_null : batch_runner();
   const EngineParts parts = {
@@ -347,7 +348,8 @@ Result<std::unique_ptr<Engine>> ServedModel::open_engine(Runner* runner_or_null)
       .pools = {*pool_, windowed_pool_.get()},
       .vocab_tokens = runner_->config().vocab_tokens,
       .clock = clock_,
-      .lower_tiers = leading_tiers_ != nullptr ? leading_tiers_.get() : tiers_.get()};
+      .lower_tiers = leading_tiers_ != nullptr ? leading_tiers_.get() : tiers_.get(),
+      .observer = observer_or_null};
   return Engine::open(engine_options_, parts);
 }
 

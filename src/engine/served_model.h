@@ -81,9 +81,10 @@ class ServedModel {
   static Result<std::unique_ptr<ServedModel>> open(const ServedModelOptions& options);
 
   // An engine on this model; `runner` stands between it and the model if it is given (a recorder,
-  // say). The engine must not outlive this; where there are lower tiers, one at a time may live.
-  // REQUIRES: not of several ranks, or on rank 0.
-  Result<std::unique_ptr<Engine>> open_engine(Runner* runner_or_null = nullptr);
+  // say), and `observer` is told of its requests. The engine must not outlive this; where there are
+  // lower tiers, one at a time may live. REQUIRES: not of several ranks, or on rank 0.
+  Result<std::unique_ptr<Engine>> open_engine(Runner* runner_or_null = nullptr,
+                                              RequestObserver* observer_or_null = nullptr);
 
   // Computes what the engine of rank 0 asks for, until the model of rank 0 is destroyed.
   // REQUIRES: of several ranks, and not on rank 0.
