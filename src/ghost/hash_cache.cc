@@ -42,9 +42,9 @@ void HashCache::append(std::span<const std::int64_t> page_hashes) {
   append_hash_tokens(page_hashes, tokens_);
 }
 
-PrefixLock HashCache::fill(PrefixLock lock) {
+PrefixLock HashCache::fill(PrefixLock lock, std::int32_t priority) {
   const std::int64_t missing = pages() - pages(lock);
-  if (missing == 0) return lock;
+  if (missing == 0 && priority == 0) return lock;
   if (const std::int64_t short_pages = missing - allocator_.free_pages(); short_pages > 0) {
     evicted_pages_ += cache_->evict(short_pages).pages();
   }
@@ -52,7 +52,8 @@ PrefixLock HashCache::fill(PrefixLock lock) {
   std::optional<OwnedPages> fresh = allocator_.try_allocate(got);
   STEMMA_CHECK(fresh.has_value(), "free pages can be allocated");
   const auto resident = static_cast<std::size_t>(lock.tokens() + got * kHashPageTokens);
-  return cache_->insert(std::span(tokens_).first(resident), std::move(lock), *std::move(fresh), {});
+  return cache_->insert(std::span(tokens_).first(resident), std::move(lock), *std::move(fresh),
+                        {.priority = priority});
 }
 
 }  // namespace stemma

@@ -46,8 +46,9 @@ class HashCache {
   PrefixLock match(std::span<const std::int64_t> page_hashes);
   // More of the present text.
   void append(std::span<const std::int64_t> page_hashes);
-  // Makes resident what the present text has behind `lock`, as much of it as there is room for.
-  PrefixLock fill(PrefixLock lock);
+  // Makes resident what the present text has behind `lock`, as much of it as there is room for; all
+  // of the text has at least that priority then.
+  PrefixLock fill(PrefixLock lock, std::int32_t priority = 0);
   // See PrefixCache::complete, and RadixPrefixCache::complete where texts are samples of others.
   void complete(const PrefixLock& lock, const RequestEnd& end) { cache_->complete(lock, end); }
   void complete(const PrefixLock& lock, const PathPlaces& places, const RequestEnd& end) {

@@ -94,7 +94,8 @@ Status CaptureParser::take_request(const nlohmann::json& object, std::string_vie
   request.output_tokens = fields.integer("output_tokens", kTraceTokens, std::nullopt);
   fields.text("namespace", std::nullopt);
   const std::string finish_reason = fields.text("finish_reason", std::nullopt);
-  fields.integer("priority", kPriorities, std::nullopt);
+  request.priority =
+      static_cast<std::int32_t>(fields.integer("priority", kPriorities, std::nullopt));
   STEMMA_RETURN_IF_ERROR(fields.status());
   if (!ends_a_request(finish_reason)) {
     return wrong_trace_field(where, "finish_reason", "stop, length, cancelled or failed is wanted");

@@ -32,14 +32,15 @@ void Replayer::feed(const TraceRequest& request) {
   ++report_.requests;
   report_.lookup_pages += cache_->pages();
   report_.hit_pages += HashCache::pages(lock);
-  lock = cache_->fill(std::move(lock));
+  lock = cache_->fill(std::move(lock), request.priority);
   if (HashCache::pages(lock) == cache_->pages()) {
     cache_->append(request.output_page_hashes);
-    lock = cache_->fill(std::move(lock));
+    lock = cache_->fill(std::move(lock), request.priority);
   }
   report_.evicted_pages = cache_->evicted_pages();
-  cache_->complete(lock,
-                   {.prompt_tokens = request.input_tokens, .output_tokens = request.output_tokens});
+  cache_->complete(lock, {.prompt_tokens = request.input_tokens,
+                          .output_tokens = request.output_tokens,
+                          .priority = request.priority});
 }
 
 }  // namespace stemma

@@ -43,6 +43,21 @@ TEST(Replayer, OutputsThatTheTraceKnowsAreFoundByWhoGoesOn) {
   EXPECT_EQ(r->report().hit_pages, 3);
 }
 
+// What is found again for somebody more important has his priority from then on.
+TEST(Replayer, PrioritiesThatTheTraceKnowsDecideWhatGoes) {
+  for (const bool important : {false, true}) {
+    const auto r = replayer(4, "priority");
+    r->feed(request({1, 2}));
+    TraceRequest again = request({1, 2});
+    again.priority = important ? 1 : 0;
+    r->feed(again);
+    r->feed(request({3, 4}));
+    r->feed(request({5}));  // one page is short: 2 goes, or 4
+    r->feed(request({1, 2}));
+    EXPECT_EQ(r->report().hit_pages, 2 + (important ? 2 : 1));
+  }
+}
+
 TEST(Replayer, HitsEndWhereRequestsPart) {
   const auto r = replayer(8);
   r->feed(request({1, 2, 3}));

@@ -160,7 +160,8 @@ bool TimedReplay::try_submit() {
       {.id = RequestId(arrival_->index),
        .ns = namespace_id_,
        .prompt = make_trace_prompt(trace, kv_->page_size(), arrival_->index),
-       .output_tokens_max = std::max<std::int64_t>(trace.output_tokens, 1)});
+       .output_tokens_max = std::max<std::int64_t>(trace.output_tokens, 1),
+       .priority = trace.priority});
   STEMMA_CHECK(request != nullptr, "the queue has room, and places for all in it and in flight");
   served(*request) = {
       .report = {.index = arrival_->index,

@@ -348,5 +348,19 @@ TEST(TimedReplay, MinutesAddUpToTheTotal) {
   EXPECT_EQ(sum.busy_us, run.total().busy_us);
 }
 
+TEST(TimedReplay, PrioritiesThatTheTraceKnowsDecideWhoIsNext) {
+  TimedReplayOptions options = timed_options(64);
+  options.engine.kv.requests_max = 1;
+  options.engine.scheduler.policy = SchedulePolicy::kPriority;
+  std::vector<TraceRequest> trace = {trace_request(0, 9, 3, {1, 2, 3}),
+                                     trace_request(1, 9, 1, {4, 5, 6}),
+                                     trace_request(2, 9, 1, {7, 8, 9})};
+  const TimedRun plain(options, trace);
+  EXPECT_LT(plain[1].started_us, plain[2].started_us);
+  trace[2].priority = options.engine.scheduler.priority_rule == PriorityRule::kLowFirst ? -1 : 1;
+  const TimedRun run(options, trace);
+  EXPECT_LT(run[2].started_us, run[1].started_us);
+}
+
 }  // namespace
 }  // namespace stemma

@@ -19,6 +19,7 @@ struct TraceRequest {
   // The pages that follow them when the request has ended: full ones of its output. Only captures
   // know them; they are resident from then on, and this request never looked for them.
   std::vector<std::int64_t> output_page_hashes = {};
+  std::int32_t priority = 0;  // captures know it
 };
 
 }  // namespace stemma
