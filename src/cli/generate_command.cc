@@ -9,6 +9,7 @@
 
 #include "cli/generation_run.h"
 #include "cli/ranked_run.h"
+#include "cli/request_capture.h"
 #include "cli/sizes.h"
 #include "cli/written_files.h"
 #include "engine/logits_recorder.h"
@@ -91,14 +92,6 @@ Result<ServedModelOptions> GenerateCommand::model_options() const {
   return options;
 }
 
-Result<std::optional<CaptureWriter>> GenerateCommand::open_capture() const {
-  if (flags_.capture.empty()) return std::optional<CaptureWriter>();
-  STEMMA_ASSIGN_OR_RETURN(const CaptureSalt salt, make_capture_salt());
-  STEMMA_ASSIGN_OR_RETURN(CaptureWriter writer,
-                          CaptureWriter::create(flags_.capture, flags_.model.page_size(), salt));
-  return std::optional<CaptureWriter>(std::move(writer));
-}
-
 Status GenerateCommand::run() {
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<RankGroup> ranks, flags_.model.open_ranks());
   Result<ServedModelOptions> options = model_options();
@@ -123,15 +116,17 @@ Status GenerateCommand::answer(const std::vector<PromptLine>& prompts,
   options.engine.inbox_max = std::max<std::int64_t>(requests, 1);
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model, ServedModel::open(options));
   LogitsRecorder recorder(model->batch_runner());
+  RequestCapture capture(flags_.model.page_size());
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                          model->open_engine(flags_.logits.empty() ? nullptr : &recorder));
+                          model->open_engine(flags_.logits.empty() ? nullptr : &recorder,
+                                             flags_.capture.empty() ? nullptr : &capture));
   GenerationRun run(*model, *engine, flags_);
   STEMMA_RETURN_IF_ERROR(run.submit(prompts));
   // Not before: what is refused is no reason to empty the file of an earlier run.
-  STEMMA_ASSIGN_OR_RETURN(std::optional<CaptureWriter> capture, open_capture());
-  STEMMA_RETURN_IF_ERROR(run.finish(std::cout, capture.has_value() ? &*capture : nullptr));
+  if (!flags_.capture.empty()) STEMMA_RETURN_IF_ERROR(capture.open(flags_.capture));
+  STEMMA_RETURN_IF_ERROR(run.finish(std::cout));
   engine->settle(kSettleTime);
-  if (capture.has_value()) STEMMA_RETURN_IF_ERROR(capture->close());
+  STEMMA_RETURN_IF_ERROR(capture.close());
   if (!flags_.logits.empty()) return recorder.write(flags_.logits);
   return {};
 }

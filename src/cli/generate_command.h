@@ -15,7 +15,6 @@
 #include "cli/model_flags.h"
 #include "engine/served_model.h"
 #include "grammar/text_form.h"
-#include "replay/capture_writer.h"
 
 namespace stemma {
 
@@ -48,7 +47,6 @@ class GenerateCommand final : public Command {
   void add_request_flags();
   Result<std::vector<PromptLine>> read_prompts() const;
   Result<ServedModelOptions> model_options() const;
-  Result<std::optional<CaptureWriter>> open_capture() const;
   Status answer(const std::vector<PromptLine>& prompts, ServedModelOptions options) const;
 
   GenerateFlags flags_;

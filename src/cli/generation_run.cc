@@ -42,7 +42,6 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
   answers_.reserve(prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     Result<RequestSpec> spec = spec_of(prompts[i]);
-    std::vector<TokenId> prompt;
     std::string adapter;
     TextRules rules = {.stop = flags_.stop};
     if (spec.ok()) {
@@ -50,7 +49,6 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
       const bool is_chat = prompts[i].messages.has_value();
       rules.goes_on = !is_chat && has_text(model_.tokenizer(), spec->prompt);
     }
-    if (spec.ok() && !flags_.capture.empty()) prompt = spec->prompt;
     Result<RequestId> id = spec.ok() ? engine_.submit(std::move(spec).value())
                                      : Result<RequestId>(std::move(spec).error());
     if (!id.ok()) {
@@ -60,8 +58,6 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
     }
     answers_.push_back({.request = *id,
                         .adapter = std::move(adapter),
-                        .prompt = std::move(prompt),
-                        .submitted_ms = ms(clock_.now_us() - begin_us_),
                         .tokens = {},
                         .text = {},
                         .stream = TextGeneration(model_.tokenizer(), std::move(rules)),
@@ -95,12 +91,12 @@ Result<RequestSpec> GenerationRun::spec_of(const PromptLine& line) const {
   return spec;
 }
 
-Status GenerationRun::finish(std::ostream& out, CaptureWriter* capture_or_null) {
+Status GenerationRun::finish(std::ostream& out) {
   const std::int64_t begin_us = clock_.now_us();
   while (unfinished_ > 0) {
     const StepReport report = engine_.step();
     for (const EngineEvent& event : report.events) take(event);
-    STEMMA_RETURN_IF_ERROR(print_ready(out, capture_or_null));
+    print_ready(out);
   }
   const double total_ms = ms(clock_.now_us() - begin_us);
   while (!engine_.idle()) engine_.step();  // pages that are still to be audited
@@ -138,7 +134,7 @@ void GenerationRun::end(Answer& answer, FinishReason reason, const RequestStats&
   --unfinished_;
 }
 
-Status GenerationRun::print_ready(std::ostream& out, CaptureWriter* capture_or_null) {
+void GenerationRun::print_ready(std::ostream& out) {
   while (printed_ < answers_.size() && answers_[printed_].finish != FinishReason::kNone) {
     const auto index = static_cast<std::int64_t>(printed_);
     if (flags_.json) {
@@ -147,24 +143,8 @@ Status GenerationRun::print_ready(std::ostream& out, CaptureWriter* capture_or_n
       print_text(out, answers_[printed_], index);
     }
     out.flush();
-    if (capture_or_null != nullptr) {
-      STEMMA_RETURN_IF_ERROR(capture(answers_[printed_], *capture_or_null));
-    }
     ++printed_;
   }
-  return {};
-}
-
-// What failed computed no pages that anybody can say.
-Status GenerationRun::capture(const Answer& answer, CaptureWriter& capture) const {
-  if (answer.finish == FinishReason::kFailed) return {};
-  const AdapterLease adapter = model_.adapters().find(answer.adapter);
-  return capture.write({.timestamp_ms = answer.submitted_ms,
-                        .namespace_digest = !adapter ? model_.namespace_digest()
-                                                     : model_.namespace_digest(adapter.identity()),
-                        .prompt = answer.prompt,
-                        .output = answer.tokens,
-                        .finish_reason = finish_reason_name(answer.finish)});
 }
 
 void GenerationRun::print_json(std::ostream& out, const Answer& answer, std::int64_t index) const {

@@ -1,10 +1,11 @@
-// GenerationRun: a list of prompts through one engine, each answer printed, and captured if that is
-// asked for, as soon as all before it are.
+// GenerationRun: a list of prompts through one engine, each answer printed as soon as all before it
+// are.
 //
 // Thread:     the engine's.
 // Memory:     one answer a prompt.
 // Cost:       that of generating.
-// Not here:   flags (generate_command), opening the model (engine/served_model).
+// Not here:   flags (generate_command), opening the model (engine/served_model), captures
+//             (request_capture).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,6 @@
 #include "base/clock.h"
 #include "cli/generate_command.h"
 #include "engine/text_generation.h"
-#include "replay/capture_writer.h"
 #include "stemma/engine.h"
 
 namespace stemma {
@@ -29,16 +29,13 @@ class GenerationRun {
   // Checks and submits every prompt before anything is computed; the error names the line.
   Status submit(const std::vector<PromptLine>& prompts);
 
-  // Steps until every request has ended, printing to `out` and writing to the capture that the
-  // flags name, if they name one. Fails if a request failed or the capture cannot be written.
-  Status finish(std::ostream& out, CaptureWriter* capture_or_null);
+  // Steps until every request has ended, printing to `out`. Fails if a request failed.
+  Status finish(std::ostream& out);
 
  private:
   struct Answer {
     RequestId request;
-    std::string adapter;          // empty: none
-    std::vector<TokenId> prompt;  // only for the capture
-    double submitted_ms = 0;      // since the run began
+    std::string adapter;  // empty: none
     std::vector<TokenId> tokens;
     std::string text;
     TextGeneration stream;
@@ -50,8 +47,7 @@ class GenerationRun {
   Result<RequestSpec> spec_of(const PromptLine& line) const;
   void take(const EngineEvent& event);
   void end(Answer& answer, FinishReason reason, const RequestStats& stats);
-  Status print_ready(std::ostream& out, CaptureWriter* capture_or_null);
-  Status capture(const Answer& answer, CaptureWriter& capture) const;
+  void print_ready(std::ostream& out);
   void print_json(std::ostream& out, const Answer& answer, std::int64_t index) const;
   void print_text(std::ostream& out, const Answer& answer, std::int64_t index) const;
   void print_summary(std::ostream& out, double total_ms) const;
@@ -60,7 +56,6 @@ class GenerationRun {
   Engine& engine_;
   const GenerateFlags& flags_;
   MonotonicClock clock_;
-  std::int64_t begin_us_ = clock_.now_us();
   std::vector<Answer> answers_;  // in the order of the prompts, which is that of request ids
   std::size_t printed_ = 0;
   std::int64_t unfinished_ = 0;

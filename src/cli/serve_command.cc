@@ -17,6 +17,7 @@
 #include "base/machine_entropy.h"
 #include "cli/bundled_model.h"
 #include "cli/ranked_run.h"
+#include "cli/request_capture.h"
 #include "cli/written_files.h"
 #include "engine/named_flag.h"
 #include "http/http_server.h"
@@ -166,6 +167,8 @@ ServeCommand::ServeCommand(Flags& program)
       .check_range(1, 1'000'000)
       .capture_default_str();
   add_event_flags();
+  command_.add("--capture", capture_,
+               "FILE for `stemma replay --format capture`: what was asked, as hashes, no text");
   command_
       .add("--metrics-compat", metrics_compat_,
            "vllm, sglang: also export metrics under the names of these engines")
@@ -225,6 +228,7 @@ Result<ServedModelOptions> ServeCommand::model_options() {
   CommandFiles files = model_flags_.files();
   files.read.push_back({"--api-keys", key_file_});
   files.read.push_back({"--shared-prefixes", shared_prefix_file_});
+  files.written.push_back({"--capture", capture_});
   STEMMA_RETURN_IF_ERROR(check_apart(files));
   options.engine.sampling_seed = machine_entropy();
   options.engine.scheduler.waiting_max = queue_;
@@ -288,19 +292,24 @@ Status ServeCommand::run() {
     return follow(std::move(model_options), device, *ranks);
   }
   if (!model_options.ok()) return told(ranks.get(), model_options.error());
-  const Result<ServerOptions> options = server_options();
+  Result<ServerOptions> options = server_options();
   if (!options.ok()) return told(ranks.get(), options.error());
   if (!device.ok()) return told(ranks.get(), device.error());
   model_options->backend = device->get();
   model_options->ranks = ranks.get();
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<ServedModel> model,
                           ServedModel::open(*model_options));
-  return serve(*model, *options, signals);
+  RequestCapture capture(model_flags_.page_size());
+  if (!capture_.empty()) options->observer_or_null = &capture;
+  STEMMA_RETURN_IF_ERROR(serve(*model, *options, signals, capture));
+  return capture.close();
 }
 
-Status ServeCommand::serve(ServedModel& served, const ServerOptions& options,
-                           EndSignals& signals) const {
+Status ServeCommand::serve(ServedModel& served, const ServerOptions& options, EndSignals& signals,
+                           RequestCapture& capture) const {
   STEMMA_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::open(options, served));
+  // Not before: what cannot be served is no reason to empty the file of an earlier life.
+  if (!capture_.empty()) STEMMA_RETURN_IF_ERROR(capture.open(capture_));
   signals.hold();
   std::jthread serving([&server, &signals] {
     server->run();

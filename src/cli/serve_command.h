@@ -18,6 +18,7 @@
 namespace stemma {
 
 class EndSignals;
+class RequestCapture;
 
 class ServeCommand final : public Command {
  public:
@@ -31,7 +32,9 @@ class ServeCommand final : public Command {
   Result<EventPublisherOptions> event_options() const;
   Status check_adapter_folder() const;
   Result<ServedModelOptions> model_options();
-  Status serve(ServedModel& served, const ServerOptions& options, EndSignals& signals) const;
+  // The capture is begun once there is a server.
+  Status serve(ServedModel& served, const ServerOptions& options, EndSignals& signals,
+               RequestCapture& capture) const;
 
   ModelFlags model_flags_;
   std::string host_ = "127.0.0.1";
@@ -50,6 +53,7 @@ class ServeCommand final : public Command {
   std::string events_replay_;
   std::string events_form_ = "arrays";
   std::string events_hashes_ = "unsigned";
+  std::string capture_;  // empty: none
   std::vector<std::string> metrics_compat_;
   std::string log_format_ = "text";
   Flags command_;

@@ -24,11 +24,15 @@ Result<CaptureSalt> make_capture_salt() {
 }
 
 std::vector<std::string> CaptureHashes::name_pages(const NamespaceDigest& digest,
-                                                   std::span<const TokenId> tokens) {
+                                                   std::span<const TokenId> tokens,
+                                                   const std::optional<SharedPrefix>& shared) {
   const auto page = static_cast<std::size_t>(page_size_);
-  PageKeyChain keys(digest);
+  const auto shared_tokens = static_cast<std::size_t>(shared.has_value() ? shared->tokens : 0);
+  PageKeyChain shared_keys(shared.has_value() ? shared->digest : digest);
+  PageKeyChain own_keys(digest);
   std::vector<std::string> names;
   for (std::size_t i = 0; i + page <= tokens.size(); i += page) {
+    PageKeyChain& keys = i < shared_tokens ? shared_keys : own_keys;
     names.push_back(name(keys.append(tokens.subspan(i, page)).bytes, kPageNameBytes));
   }
   return names;

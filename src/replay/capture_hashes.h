@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "stemma/ids.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
+#include "stemma/sequence.h"
 
 namespace stemma {
 
@@ -34,9 +36,11 @@ class CaptureHashes {
   CaptureHashes(const CaptureSalt& salt, std::int64_t page_size)
       : salt_(salt), page_size_(page_size) {}
 
-  // One name for each full page of `tokens`.
+  // One name for each full page of `tokens`. Those of the shared prefix, if there is one, have the
+  // same names whatever namespace goes on from it. REQUIRES: that is of whole pages.
   std::vector<std::string> name_pages(const NamespaceDigest& digest,
-                                      std::span<const TokenId> tokens);
+                                      std::span<const TokenId> tokens,
+                                      const std::optional<SharedPrefix>& shared = std::nullopt);
 
   std::string name_namespace(const NamespaceDigest& digest);
 

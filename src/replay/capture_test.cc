@@ -38,13 +38,15 @@ class Capture : public testing::Test {
   }
 
   void write(const std::vector<TokenId>& prompt, const std::vector<TokenId>& output,
-             const NamespaceDigest& digest = kOne) {
+             const NamespaceDigest& digest = kOne,
+             const std::optional<SharedPrefix>& shared = std::nullopt) {
     const Status written = writer_->write({.timestamp_ms = time_ms_++,
                                            .namespace_digest = digest,
                                            .prompt = prompt,
                                            .output = output,
                                            .finish_reason = "length",
-                                           .priority = -2});
+                                           .priority = -2,
+                                           .shared_prefix = shared});
     ASSERT_TRUE(written.ok()) << written.error().detail;
   }
 
@@ -108,6 +110,30 @@ TEST_F(Capture, OfTwoNamespacesSharesNothing) {
   write(tokens_from(1, 9), {}, kOther);
   const auto requests = read();
   EXPECT_NE(requests[0].page_hashes, requests[1].page_hashes);
+}
+
+// What goes on from it is of each alone.
+TEST_F(Capture, OfTwoNamespacesThatGoOnFromAPrefixSharesThat) {
+  const SharedPrefix shared = {.digest = {{9}}, .tokens = 2 * kPageSize};
+  begin();
+  for (const NamespaceDigest& digest : {kOne, kOther}) {
+    write(tokens_from(1, 13), {}, digest, shared);
+  }
+  write(tokens_from(1, 5), {}, shared.digest);
+  const auto requests = read();
+  const auto& one = requests[0].page_hashes;
+  const auto& other = requests[1].page_hashes;
+  ASSERT_EQ(one.size(), 3u);
+  EXPECT_EQ(one[0], other[0]);
+  EXPECT_EQ(one[1], other[1]);
+  EXPECT_NE(one[2], other[2]);
+  EXPECT_EQ(requests[2].page_hashes[0], one[0]) << "the shared namespace's own";
+}
+
+TEST_F(Capture, KnowsPriorities) {
+  begin();
+  write(tokens_from(1, 5), {});
+  EXPECT_EQ(read()[0].priority, -2);
 }
 
 TEST_F(Capture, OfAnotherSaltHasOtherNames) {

@@ -38,7 +38,8 @@ Status CaptureWriter::write(const CapturedRequest& request) {
   std::vector<TokenId> tokens(request.prompt.begin(), request.prompt.end());
   tokens.insert(tokens.end(), request.output.begin(), request.output.end());
   tokens.pop_back();
-  std::vector<std::string> names = hashes_.name_pages(request.namespace_digest, tokens);
+  std::vector<std::string> names =
+      hashes_.name_pages(request.namespace_digest, tokens, request.shared_prefix);
   const auto looked_up = static_cast<std::ptrdiff_t>(
       (static_cast<std::int64_t>(request.prompt.size()) - 1) / page_size_);
   nlohmann::ordered_json line;
@@ -53,14 +54,22 @@ Status CaptureWriter::write(const CapturedRequest& request) {
   return write_line(line.dump());
 }
 
+Status CaptureWriter::flush() {
+  file_.flush();
+  return written();
+}
+
 Status CaptureWriter::close() {
   file_.close();
-  if (file_) return {};
-  return Error{ErrorCode::kIo, "--capture: cannot write " + path_, errno};
+  return written();
 }
 
 Status CaptureWriter::write_line(const std::string& line) {
   file_ << line << '\n';
+  return written();
+}
+
+Status CaptureWriter::written() const {
   if (file_) return {};
   return Error{ErrorCode::kIo, "--capture: cannot write " + path_, errno};
 }

@@ -3,7 +3,7 @@
 // JSON lines. The first says what the file is:
 //   {"format": "stemma-capture", "version": 1, "page_size": TOKENS}
 // each other one is a request, in the order in which they were submitted:
-//   {"timestamp_ms": since the capture began, "namespace": NAME, "input_tokens", "output_tokens",
+//   {"timestamp_ms": since the first came, "namespace": NAME, "input_tokens", "output_tokens",
 //    "page_hashes": [NAME, ...], "output_page_hashes": [NAME, ...], "finish_reason", "priority"}
 // page_hashes are the pages that the cache was asked for, output_page_hashes those that lay behind
 // them when the request had ended. One token of a prompt is always computed, so a prompt that ends
@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,6 +32,7 @@
 #include "stemma/ids.h"
 #include "stemma/prefix_cache.h"
 #include "stemma/result.h"
+#include "stemma/sequence.h"
 
 namespace stemma {
 
@@ -42,6 +44,7 @@ struct CapturedRequest {
   std::span<const TokenId> output;
   std::string_view finish_reason;  // a FinishReason's name
   std::int32_t priority = 0;
+  std::optional<SharedPrefix> shared_prefix = std::nullopt;  // of whole pages
 };
 
 class CaptureWriter {
@@ -56,12 +59,15 @@ class CaptureWriter {
   Status write(const CapturedRequest& request);
 
   // Everything written is in the file afterwards, or the error says why not.
+  Status flush();
+  // The same; nothing is written behind it.
   Status close();
 
  private:
   CaptureWriter(std::string path, std::ofstream file, std::int64_t page_size,
                 const CaptureSalt& salt);
   Status write_line(const std::string& line);
+  Status written() const;
 
   std::string path_;
   std::ofstream file_;

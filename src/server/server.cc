@@ -18,7 +18,8 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, Serve
     return Error{ErrorCode::kInvalidArgument,
                  "--adapter: '" + options.api.model_name + "' is what the model itself is called"};
   }
-  STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, model.open_engine());
+  STEMMA_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
+                          model.open_engine(nullptr, options.observer_or_null));
   auto server = std::unique_ptr<Server>(new Server(options, model, std::move(engine)));
   if (!options.shared_prefix_file.empty()) {
     const Status shared = server->service_.share_prefixes(options.shared_prefix_file);

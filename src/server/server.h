@@ -30,6 +30,8 @@ struct ServerOptions {
   std::string shared_prefix_file = {};
   // KV events for who routes requests; they need KvCacheOptions::events_pages_max.
   std::optional<EventPublisherOptions> events;
+  // Is told of every request, and outlives the server; nullptr: nobody is.
+  RequestObserver* observer_or_null = nullptr;
 };
 
 class Server {
