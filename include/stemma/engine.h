@@ -70,6 +70,7 @@ struct EngineEvent {
   std::span<const TokenLogprob> prompt_logprobs = {};
 };
 
+// What one step did.
 struct StepReport {
   std::int64_t computed_tokens = 0;
   std::int64_t requests = 0;  // that computed something
