@@ -60,6 +60,14 @@ constexpr std::array<std::pair<std::string_view, double TimingModel::*>, 6> kFie
     {"kv_token_bytes", &TimingModel::kv_token_bytes},
 }};
 
+std::string known_fields() {
+  std::string names;
+  for (const auto& [name, field] : kFields) {
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  return names;
+}
+
 // Far above any model: bytes of a context are whole numbers of 64 bits.
 constexpr double kTokenBytesMax = 1e9;
 
@@ -79,7 +87,9 @@ Result<TimingModel> read_file_of_parts(const std::string& file) {
   for (const auto& [name, value] : object.items()) {
     const auto field = std::find_if(kFields.begin(), kFields.end(),
                                     [&](const auto& known) { return known.first == name; });
-    if (field == kFields.end()) return wrong(file, name, "no part of a step's time");
+    if (field == kFields.end()) {
+      return wrong(file, name, "no part of a step's time (known: " + known_fields() + ")");
+    }
     if (!value.is_number() || !(value.get<double>() >= 0) || !std::isfinite(value.get<double>())) {
       return wrong(file, name, "a number, not negative, is wanted");
     }
@@ -88,7 +98,13 @@ Result<TimingModel> read_file_of_parts(const std::string& file) {
   if (model.kv_token_bytes > kTokenBytesMax) {
     return wrong(file, "kv_token_bytes", "must be at most 1e9");
   }
-  return model;
+  // Of a step that has something to compute.
+  StepWork work;
+  work.add_prompt(0, 1);
+  work.add_decode(1);
+  if (model.step_total_ms(work) > 0) return model;
+  return Error{ErrorCode::kCorrupt,
+               file + ": a step takes no time; known parts of it: " + known_fields()};
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ std::string known_timing_presets();
 
 // A preset's name, or a file that ends in ".json": an object of the members of TimingModel, those
 // left out being 0. kNotFound for another name, listing the presets; an error in a file names file
-// and field. Values are finite and not negative.
+// and field. Values are finite and not negative, and a step takes some time.
 Result<TimingModel> read_timing_model(const std::string& name_or_file);
 
 }  // namespace stemma

@@ -84,7 +84,11 @@ TEST(TimingModel, RefusesWhatIsNoTime) {
       {R"({"step_ms": -1})", "stemma_timing.json: step_ms: a number"},
       {R"({"kv_token_bytes": 1e300})", "stemma_timing.json: kv_token_bytes: must be at most 1e9"},
       {R"({"step_ms": "5"})", "stemma_timing.json: step_ms: a number"},
-      {R"({"step_us": 5})", "stemma_timing.json: step_us: no part"},
+      {R"({"step_us": 5})",
+       "stemma_timing.json: step_us: no part of a step's time (known: step_ms, prompt_token_ms, "
+       "attention_pair_ms, decode_request_ms, decode_context_token_ms, kv_token_bytes)"},
+      {R"({})", "stemma_timing.json: a step takes no time"},
+      {R"({"kv_token_bytes": 5, "step_ms": 0})", "stemma_timing.json: a step takes no time"},
       {R"([5])", "stemma_timing.json"},
   };
   for (const auto& c : cases) {
