@@ -1,6 +1,7 @@
 #include "model/sparse_calibration.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -123,14 +124,24 @@ Result<SparseCalibration> load_sparse_calibration(Files& files, const std::strin
 }
 
 Status save_sparse_calibration(const SparseCalibration& calibration, const std::string& path) {
-  const std::string unfinished = path + ".part";
+  std::error_code error;
+  const auto there = std::filesystem::status(path, error);
+  const bool exists = std::filesystem::exists(there);
+  if (exists && !std::filesystem::is_regular_file(there)) {
+    return Error{ErrorCode::kInvalidArgument, path + ": is no regular file"};
+  }
+  // What a link names, not the link; beside it nobody else has a file of that name.
+  const std::string target = exists ? std::filesystem::canonical(path, error).string() : path;
+  const auto unfinished = fmt::format("{}.{}.new", target, ::getpid());
   std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
   file << sparse_calibration_text(calibration);
   file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(unfinished, path, error);
+  const int unwritten = file ? 0 : errno;
+  if (file) std::filesystem::rename(unfinished, target, error);
   if (file && !error) return {};
-  return Error{ErrorCode::kIo, path + ": cannot be written", error ? error.value() : errno};
+  std::error_code gone;
+  std::filesystem::remove(unfinished, gone);
+  return Error{ErrorCode::kIo, path + ": cannot be written", file ? error.value() : unwritten};
 }
 
 Status check_sparse_calibration(const SparseCalibration& calibration, std::string_view file_name,

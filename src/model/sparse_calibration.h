@@ -46,7 +46,8 @@ Result<SparseCalibration> parse_sparse_calibration(std::string_view text,
 // Reads the file at `path`; kNotFound says which command writes one.
 Result<SparseCalibration> load_sparse_calibration(Files& files, const std::string& path);
 
-// Writes the file at `path`, whole or not at all. kIo names it.
+// Writes the file at `path`, or that which a link there names, whole or not at all. kIo names it;
+// kInvalidArgument if something else than a file has the name.
 Status save_sparse_calibration(const SparseCalibration& calibration, const std::string& path);
 
 // kInvalidArgument naming `file_name` and the field, unless it is one of the model with these

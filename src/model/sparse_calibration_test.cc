@@ -4,8 +4,11 @@
 
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -44,6 +47,23 @@ TEST(SparseCalibration, IsReadAsItWasWritten) {
   const auto read = load_sparse_calibration(files, path);
   ASSERT_TRUE(read.ok()) << to_string(read.error());
   EXPECT_EQ(*read, small_calibration());
+}
+
+TEST(SparseCalibration, TakesThePlaceOfAFileAndOfNothingElse) {
+  const TempDirectory directory;
+  const std::string link = directory.file("link.json");
+  std::filesystem::create_symlink("linked.json", link);
+  std::ofstream(directory.file("linked.json")) << "before";
+  ASSERT_TRUE(save_sparse_calibration(small_calibration(), link).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link)) << "what it names is written";
+  PosixFiles files;
+  EXPECT_TRUE(load_sparse_calibration(files, directory.file("linked.json")).ok());
+  const std::string pipe = directory.file("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(save_sparse_calibration(small_calibration(), pipe).error().detail,
+            pipe + ": is no regular file");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 3);
 }
 
 TEST(SparseCalibration, AMissingFileSaysWhatWritesOne) {
