@@ -50,8 +50,10 @@ struct EventFollower::Sockets {
 };
 
 Result<std::unique_ptr<EventFollower>> EventFollower::open(const EventFollowerOptions& options) {
-  STEMMA_RETURN_IF_ERROR(check_port(options.endpoint));
-  STEMMA_RETURN_IF_ERROR(check_port(options.replay_endpoint));
+  STEMMA_RETURN_IF_ERROR(check_address(options.endpoint));
+  if (!options.replay_endpoint.empty()) {
+    STEMMA_RETURN_IF_ERROR(check_address(options.replay_endpoint));
+  }
   auto sockets = std::make_unique<Sockets>();
   STEMMA_RETURN_IF_ERROR(connect(options, *sockets));
   return std::unique_ptr<EventFollower>(new EventFollower(options, std::move(sockets)));

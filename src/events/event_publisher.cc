@@ -93,7 +93,7 @@ namespace {
 
 // Binds, and says where.
 Status bind(zmq::socket_t& socket, const std::string& endpoint) {
-  STEMMA_RETURN_IF_ERROR(check_port(endpoint));
+  STEMMA_RETURN_IF_ERROR(check_address(endpoint));
   STEMMA_RETURN_IF_ERROR(zmq_call("cannot listen at " + endpoint, [&] {
     socket.set(zmq::sockopt::linger, 0);
     set_address_family(socket, endpoint);

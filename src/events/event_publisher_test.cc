@@ -386,10 +386,10 @@ TEST(EventPublisher, AnEndpointThatIsTakenIsAnErrorThatNamesIt) {
   options.replay_endpoint = first->endpoint();
   EXPECT_FALSE(EventPublisher::open(options, clock).ok());
   options.replay_endpoint = "nowhere";
-  EXPECT_EQ(EventPublisher::open(options, clock).error().code, ErrorCode::kIo);
+  EXPECT_EQ(EventPublisher::open(options, clock).error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(
       EventFollower::open({.endpoint = "nowhere", .replay_endpoint = "", .topic = ""}).error().code,
-      ErrorCode::kIo);
+      ErrorCode::kInvalidArgument);
 }
 
 // The library would listen at, or ask, another one.
@@ -416,6 +416,21 @@ TEST(EventPublisher, APortThatIsNoneIsRefused) {
     EXPECT_EQ(follows("tcp://127.0.0.1:1", wrong), refusal);
   }
   EXPECT_EQ(publishes("tcp://127.0.0.1:0", "tcp://127.0.0.1:*"), "");
+}
+
+TEST(EventPublisher, WhyItCannotListenIsSaidOnce) {
+  const MonotonicClock clock;
+  const auto publish_at = [&](const std::string& endpoint) {
+    EventPublisherOptions options;
+    options.endpoint = endpoint;
+    return EventPublisher::open(options, clock);
+  };
+  const auto first = *publish_at("tcp://127.0.0.1:*");
+  EXPECT_EQ(to_string(publish_at(first->endpoint()).error()),
+            "io: events: cannot listen at " + first->endpoint() + " (Address already in use)");
+  EXPECT_EQ(to_string(publish_at("carrier://pigeon").error()),
+            "io: events: cannot listen at carrier://pigeon (Protocol not supported)");
+  EXPECT_EQ(publish_at("here").error().detail, "events: here: no address such as tcp://HOST:PORT");
 }
 
 TEST(EventPublisher, WrongOptionsAreNamed) {

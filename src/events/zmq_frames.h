@@ -8,18 +8,17 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 #include <zmq.hpp>
 
+#include "events/event_endpoint.h"
 #include "stemma/result.h"
 
 namespace stemma {
@@ -30,7 +29,10 @@ Status zmq_call(std::string_view what, Call&& call) {
   try {
     call();
   } catch (const zmq::error_t& error) {
-    return Error{ErrorCode::kIo, "events: " + std::string(what) + ": " + error.what(), error.num()};
+    const std::string detail = "events: " + std::string(what);
+    // Of its own numbers the system, which says the others in a line, knows nothing.
+    if (error.num() < ZMQ_HAUSNUMERO) return Error{ErrorCode::kIo, detail, error.num()};
+    return Error{ErrorCode::kIo, detail + ": " + error.what()};
   }
   return {};
 }
@@ -72,16 +74,11 @@ inline Status receive_frames(std::string_view what, zmq::socket_t& socket,
   return {};
 }
 
-// kInvalidArgument unless an address of tcp ends in a port, or in * for any that is free. Of
-// "99999" the library would take 16 bits, of "80x" the digits.
-inline Status check_port(std::string_view endpoint) {
-  if (!endpoint.starts_with("tcp://")) return {};
-  const std::string_view port = endpoint.substr(endpoint.rfind(':') + 1);
-  std::uint16_t number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (port == "*" || (error == std::errc() && end == port.data() + port.size())) return {};
-  return Error{ErrorCode::kInvalidArgument,
-               "events: " + std::string(endpoint) + ": its port must be from 0 to 65535"};
+// check_event_endpoint, as errors of events are said.
+inline Status check_address(std::string_view endpoint) {
+  const Status known = check_event_endpoint(endpoint);
+  if (known.ok()) return {};
+  return Error{known.error().code, "events: " + known.error().detail};
 }
 
 // Before it is bound or connected. To the library an address of IPv6, which stands in brackets, is
