@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "base/file.h"
 #include "cli/bundled_model.h"
+#include "cli/flag_errors.h"
 #include "cli/json_lines.h"
 #include "cli/prompt_tokens.h"
 #include "cli/written_files.h"
@@ -107,11 +110,17 @@ Status CalibrateCommand::run() {
     return Error{ErrorCode::kInvalidArgument, "--model is wanted: no bundled model was found"};
   }
   CommandFiles files = {.written = {{"--out", path()}}, .read = files_of_model("--model", model_)};
+  std::error_code unknown;
+  const auto there = std::filesystem::status(path(), unknown);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    return Error{ErrorCode::kInvalidArgument, "--out: " + path() + " is no regular file"};
+  }
   files.read.push_back({"--prompts", prompts_});
   STEMMA_RETURN_IF_ERROR(check_apart(files));
-  STEMMA_ASSIGN_OR_RETURN(const std::vector<PromptLine> prompts, read_prompts_file(prompts_));
-  STEMMA_RETURN_IF_ERROR(calibrate(prompts));
-  STEMMA_ASSIGN_OR_RETURN(const RecallSums sums, measure(prompts));
+  const auto prompts = read_prompts_file(prompts_);
+  if (!prompts.ok()) return of_file("--prompts", prompts.error());
+  STEMMA_RETURN_IF_ERROR(calibrate(*prompts));
+  STEMMA_ASSIGN_OR_RETURN(const RecallSums sums, measure(*prompts));
   print(sums);
   return {};
 }

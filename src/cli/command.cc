@@ -38,7 +38,8 @@ void fill_standard_streams() {
 
 int report(const Error& error) {
   std::cerr << "stemma: " << to_string(error) << '\n';
-  return error.detail.rfind("--", 0) == 0 ? kExitUsage : kExitFailed;
+  const bool is_usage = error.detail.starts_with("--") && error.code != ErrorCode::kIo;
+  return is_usage ? kExitUsage : kExitFailed;
 }
 
 int end_output() {

@@ -22,7 +22,8 @@ class Command {
   virtual ~Command() = default;
   // Whether it is the one that was typed. REQUIRES: the command line was parsed.
   virtual bool chosen() const = 0;
-  // Does it. An error whose text begins with "--" is one of usage.
+  // Does it. An error whose text begins with "--" is one of usage, but for what the system refused
+  // (kIo): who typed the same again might have it.
   virtual Status run() = 0;
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/digest.h"
 #include "cli/json_lines.h"
+#include "events/event_endpoint.h"
 #include "events/event_index.h"
 #include "events/event_stream.h"
 
@@ -125,9 +126,12 @@ EventsCommand::EventsCommand(Flags& program)
   command_
       .add("--endpoint", options_.endpoint,
            "where the server publishes, such as tcp://127.0.0.1:5557")
+      .check(check_event_endpoint)
       .required();
-  command_.add("--replay", options_.replay_endpoint,
-               "where it answers for what was missed; without it that is lost");
+  command_
+      .add("--replay", options_.replay_endpoint,
+           "where it answers for what was missed; without it that is lost")
+      .check(check_event_endpoint);
   command_.add("--topic", options_.topic, "only batches whose topic begins so");
   command_.add("--batches", batches_, "ends after so many; 0: never").capture_default_str();
   command_.add("--check", check_,

@@ -7,8 +7,8 @@ namespace stemma {
 
 namespace {
 
-// Fields of the engine's options, and the flags that they come from.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kFlags = {{
+// Fields of the engine's options and of its requests, and the flags that they come from.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kFlags = {{
     {"kv_bytes ", "--kv-bytes"},
     {"pages ", "--kv-bytes"},
     {"windowed_pages ", "--kv-bytes"},
@@ -17,6 +17,13 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kFlags = 
     {"requests_max ", "--concurrency"},
     {"chunk_tokens_max ", "--chunk-tokens"},
     {"step_tokens_max ", "--chunk-tokens"},
+    {"lower tiers need the cache ", "--cache"},
+    {"selective_uses ", "--selective-uses"},
+    {"temperature ", "--temperature"},
+    {"top_k ", "--top-k"},
+    {"top_p ", "--top-p"},
+    {"min_p ", "--min-p"},
+    {"repetition_penalty ", "--repetition-penalty"},
 }};
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Errors of what was typed, with the flag that it was typed behind: what begins with one is an
-// error of usage (command.h).
+// error of usage, unless it is the system's (command.h).
 //
 // Thread:     pure functions.
 // Memory:     one text.
@@ -23,6 +23,12 @@ Status of_flag(std::string_view flag, const Result<Value>& parsed) {
   return named(flag, parsed.error());
 }
 
+// The error of reading the file that `flag` names: behind the flag if there is no such file. What
+// is wrong in a file is said of the file.
+inline Error of_file(std::string_view flag, const Error& error) {
+  return error.code == ErrorCode::kNotFound ? named(flag, error) : error;
+}
+
 // What `make` gives, or, where there is no memory for it, that `flag` asks for too much of what.
 template <typename Make>
 auto or_too_large(std::string_view flag, std::string_view what, Make&& make) -> decltype(make()) {
@@ -34,8 +40,8 @@ auto or_too_large(std::string_view flag, std::string_view what, Make&& make) -> 
   }
 }
 
-// The error as it is, or, where it names an option of the engine that a flag of `serve`,
-// `generate`, `score` and `calibrate` sets, behind that flag.
+// The error as it is, or, where it names an option of the engine or of a request that a flag of
+// `serve`, `generate`, `score` and `calibrate` sets, behind that flag.
 Error behind_flag(const Error& error);
 
 }  // namespace stemma

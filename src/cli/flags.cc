@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/json_text.h"
+
 namespace stemma {
 
 namespace {
@@ -28,6 +30,11 @@ bool knows(const CLI::App& app, const std::string& flag) {
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   return std::any_of(commands.begin(), commands.end(),
                      [&](const CLI::App* command) { return knows(*command, flag); });
+}
+
+bool is_command(const CLI::App& app, const std::string& word) {
+  const auto named = [&](const CLI::App* command) { return command->get_name() == word; };
+  return !app.get_subcommands(named).empty();
 }
 
 // The flag of "--name=": CLI11 would take the next word for its value. Empty: the word is none.
@@ -70,6 +77,14 @@ Flag Flag::check_range(std::int64_t least, std::int64_t most) {
 
 Flag Flag::check_range(double least, double most) {
   option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Flag Flag::check(Status (*find_wrong)(std::string_view value)) {
+  option_->check([find_wrong](const std::string& value) {
+    const Status status = find_wrong(value);
+    return status.ok() ? std::string() : status.error().detail;
+  });
   return *this;
 }
 
@@ -167,6 +182,10 @@ Result<bool> CommandLine::parse(std::span<const char* const> argv) {
   for (const char* const word : argv) {
     const std::string flag = flag_without_value(*app_, word);
     if (!flag.empty()) return Error{ErrorCode::kInvalidArgument, flag + ": is empty"};
+  }
+  const bool wants_command = app_->get_require_subcommand_min() > 0;
+  if (wants_command && argv.size() > 1 && argv[1][0] != '-' && !is_command(*app_, argv[1])) {
+    return Error{ErrorCode::kInvalidArgument, "'" + printable(argv[1]) + "' is no command"};
   }
   try {
     app_->parse(static_cast<int>(argv.size()), argv.data());

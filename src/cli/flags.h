@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stemma/result.h"
@@ -42,6 +43,8 @@ class Flag {
   Flag check_range(int least, int most);
   Flag check_range(std::int64_t least, std::int64_t most);
   Flag check_range(double least, double most);
+  // Refuses what `find_wrong` says something against.
+  Flag check(Status (*find_wrong)(std::string_view value));
   // Refuses everything but these.
   Flag check_member(const std::vector<std::string>& values);
   // Is refused where the flag of that name is not given. REQUIRES: it was added before.

@@ -161,6 +161,12 @@ TEST_F(FlagsTest, AreRequiredUntilTheyAreNot) {
 TEST_F(FlagsTest, WantACommandWhereTheProgramDoes) {
   const Result<bool> typed = line_.parse(std::vector<const char*>{"program"});
   EXPECT_EQ(typed.error().detail, "A subcommand is required");
+  const auto refusal = [&](std::vector<const char*> words) {
+    words.insert(words.begin(), "program");
+    return line_.parse(words).error().detail;
+  };
+  EXPECT_EQ(refusal({"rum"}), "'rum' is no command");
+  EXPECT_EQ(refusal({"rum", "--int", "5"}), "'rum' is no command");
 }
 
 TEST_F(FlagsTest, HelpAndVersionArePrintedAndNothingIsRun) {

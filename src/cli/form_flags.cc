@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json_text.h"
+#include "cli/flag_errors.h"
 #include "model/unicode_text.h"
 
 namespace stemma {
@@ -29,14 +30,20 @@ std::vector<NamedFile> FormFlags::files() const {
           {"--structural-tag", tag_file_}};
 }
 
-Status FormFlags::read_json(const std::string& file, TextForm::Kind kind, TextForm& form) {
+Result<std::string> FormFlags::read(const std::string& file, std::string_view flag,
+                                    std::int64_t bytes_max, TextForm& form) {
   PosixFiles files;
+  form.path = std::string(flag) + ": " + file;
+  Result<std::string> text = read_file(files, file, bytes_max);
+  if (!text.ok()) return named(flag, text.error());
+  return text;
+}
+
+Status FormFlags::read_json(const std::string& file, std::string_view flag, TextForm& form) {
   const JsonLimits limits = {.depth_max = 64};
   STEMMA_ASSIGN_OR_RETURN(const std::string text,
-                          read_file(files, file, static_cast<std::int64_t>(limits.text_bytes_max)));
-  STEMMA_ASSIGN_OR_RETURN(form.schema, parse_ordered_json(text, file, limits));
-  form.kind = kind;
-  form.path = file;
+                          read(file, flag, static_cast<std::int64_t>(limits.text_bytes_max), form));
+  STEMMA_ASSIGN_OR_RETURN(form.schema, parse_ordered_json(text, form.path, limits));
   return {};
 }
 
@@ -54,17 +61,17 @@ Result<TextForm> FormFlags::form() const {
     form.path = "--regex";
     form.expression = *expression_;
   } else if (!schema_file_.empty()) {
-    STEMMA_RETURN_IF_ERROR(read_json(schema_file_, TextForm::Kind::kSchema, form));
+    STEMMA_RETURN_IF_ERROR(read_json(schema_file_, "--json-schema", form));
+    form.kind = TextForm::Kind::kSchema;
   } else if (!tag_file_.empty()) {
-    STEMMA_RETURN_IF_ERROR(read_json(tag_file_, TextForm::Kind::kTag, form));
+    STEMMA_RETURN_IF_ERROR(read_json(tag_file_, "--structural-tag", form));
+    form.kind = TextForm::Kind::kTag;
   } else if (!grammar_file_.empty()) {
-    PosixFiles files;
-    STEMMA_ASSIGN_OR_RETURN(form.rules, read_file(files, grammar_file_, kGrammarBytesMax));
+    STEMMA_ASSIGN_OR_RETURN(form.rules, read(grammar_file_, "--grammar", kGrammarBytesMax, form));
     if (!is_utf8(form.rules)) {
-      return Error{ErrorCode::kInvalidArgument, grammar_file_ + ": no UTF-8"};
+      return Error{ErrorCode::kInvalidArgument, form.path + ": no UTF-8"};
     }
     form.kind = TextForm::Kind::kEbnf;
-    form.path = grammar_file_;
   }
   return form;
 }

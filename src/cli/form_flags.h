@@ -27,7 +27,10 @@ class FormFlags {
 
  private:
   // Reads a file of JSON into the form.
-  static Status read_json(const std::string& file, TextForm::Kind kind, TextForm& form);
+  // Of the file of that flag, behind which errors in it will stand.
+  static Result<std::string> read(const std::string& file, std::string_view flag,
+                                  std::int64_t bytes_max, TextForm& form);
+  static Status read_json(const std::string& file, std::string_view flag, TextForm& form);
 
   std::string schema_file_;
   std::string tag_file_;

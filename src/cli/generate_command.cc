@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "cli/flag_errors.h"
 #include "cli/generation_run.h"
 #include "cli/ranked_run.h"
 #include "cli/request_capture.h"
@@ -68,7 +69,11 @@ Result<std::vector<PromptLine>> GenerateCommand::read_prompts() const {
   if (flags_.prompt.has_value() == !flags_.prompts.empty()) {
     return Error{ErrorCode::kInvalidArgument, "--prompt or --prompts is wanted, and not both"};
   }
-  if (!flags_.prompts.empty()) return read_prompts_file(flags_.prompts);
+  if (!flags_.prompts.empty()) {
+    auto lines = read_prompts_file(flags_.prompts);
+    if (!lines.ok()) return of_file("--prompts", lines.error());
+    return lines;
+  }
   PromptLine line;
   line.prompt = flags_.prompt;
   return std::vector<PromptLine>{std::move(line)};

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/prng.h"
+#include "cli/flag_errors.h"
 #include "cli/json_lines.h"
 #include "replay/prompts_file.h"
 
@@ -39,6 +40,8 @@ nlohmann::ordered_json audits_json(const EngineTotals& totals) {
 }  // namespace
 
 Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
+  // Of all requests, and no prompt's: it is said of its own flag.
+  STEMMA_RETURN_IF_ERROR(open_text_form(flags_.text_form, model_.grammars()));
   answers_.reserve(prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     Result<RequestSpec> spec = spec_of(prompts[i]);
@@ -51,11 +54,7 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
     }
     Result<RequestId> id = spec.ok() ? engine_.submit(std::move(spec).value())
                                      : Result<RequestId>(std::move(spec).error());
-    if (!id.ok()) {
-      const std::string where =
-          flags_.prompts.empty() ? "--prompt" : fmt::format("{}: request {}", flags_.prompts, i);
-      return Error{id.error().code, where + ": " + id.error().detail};
-    }
+    if (!id.ok()) return refusal(id.error(), prompts[i], i);
     answers_.push_back({.request = *id,
                         .adapter = std::move(adapter),
                         .tokens = {},
@@ -66,6 +65,18 @@ Status GenerationRun::submit(const std::vector<PromptLine>& prompts) {
   }
   unfinished_ = static_cast<std::int64_t>(answers_.size());
   return {};
+}
+
+// Behind the flag that is wrong for every request, or behind the prompt's place.
+Error GenerationRun::refusal(const Error& error, const PromptLine& line, std::size_t place) const {
+  const Error of_a_flag = behind_flag(error);
+  if (of_a_flag.detail.starts_with("--")) return of_a_flag;
+  if (error.code == ErrorCode::kNotFound && !line.adapter.has_value()) {
+    return named("--use-adapter", error);
+  }
+  return named(
+      flags_.prompts.empty() ? "--prompt" : fmt::format("{}: request {}", flags_.prompts, place),
+      error);
 }
 
 Result<RequestSpec> GenerationRun::spec_of(const PromptLine& line) const {

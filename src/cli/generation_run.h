@@ -44,6 +44,7 @@ class GenerationRun {
     Error error;
   };
 
+  Error refusal(const Error& error, const PromptLine& line, std::size_t place) const;
   Result<RequestSpec> spec_of(const PromptLine& line) const;
   void take(const EngineEvent& event);
   void end(Answer& answer, FinishReason reason, const RequestStats& stats);

@@ -39,7 +39,12 @@ void print_json(const TimingProbeReport& report) {
 ProbeCommand::ProbeCommand(Flags& program)
     : command_(program.add_command(
           "probe", "Measure whether a server's times tell what it has cached, and for whom")) {
-  command_.add("url", url_, "http://HOST:PORT").required();
+  command_.add("url", url_, "http://HOST:PORT")
+      .check([](std::string_view url) -> Status {
+        const auto parsed = parse_http_url(url);
+        return parsed.ok() ? Status() : Status(parsed.error());
+      })
+      .required();
   command_.add("--key", key_file_, "FILE with the key of the one who probes");
   command_
       .add("--other-key", other_key_file_,

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/flag_errors.h"
 #include "cli/prompt_tokens.h"
 #include "cli/ranked_run.h"
 #include "grammar/token_bytes.h"
@@ -76,10 +77,11 @@ Status ScoreCommand::score(ServedModelOptions options) const {
 
 Result<ScoreCommand::Pieces> ScoreCommand::read_pieces(const ServedModel& model) const {
   if (!text_.empty()) return cut_text(model);
-  STEMMA_ASSIGN_OR_RETURN(const std::vector<PromptLine> lines, read_prompts_file(prompts_));
+  const auto lines = read_prompts_file(prompts_);
+  if (!lines.ok()) return of_file("--prompts", lines.error());
   Pieces pieces;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    Result<std::vector<TokenId>> tokens = tokens_of(model, lines[i]);
+  for (std::size_t i = 0; i < lines->size(); ++i) {
+    Result<std::vector<TokenId>> tokens = tokens_of(model, (*lines)[i]);
     if (!tokens.ok()) {
       return Error{tokens.error().code,
                    fmt::format("{}: request {}: {}", prompts_, i, tokens.error().detail)};
@@ -93,13 +95,14 @@ Result<ScoreCommand::Pieces> ScoreCommand::read_pieces(const ServedModel& model)
 // puts none, a piece's first token follows nothing, and nobody foretells its bytes.
 Result<ScoreCommand::Pieces> ScoreCommand::cut_text(const ServedModel& model) const {
   PosixFiles files;
-  STEMMA_ASSIGN_OR_RETURN(const std::string text, read_file(files, text_, kTextBytesMax));
-  STEMMA_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, model.encode_text(text, false));
+  const auto text = read_file(files, text_, kTextBytesMax);
+  if (!text.ok()) return of_file("--text", text.error());
+  STEMMA_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, model.encode_text(*text, false));
   STEMMA_ASSIGN_OR_RETURN(const std::vector<TokenId> around, model.encode_text(""));
   const bool begins = !around.empty() && model.tokenizer().is_special(around.front());
   const auto window = static_cast<std::size_t>(window_tokens_ - (begins ? 1 : 0));
   Pieces pieces;
-  pieces.scored_bytes = std::ssize(text);
+  pieces.scored_bytes = std::ssize(*text);
   for (std::size_t at = 0; at < tokens.size(); at += window) {
     std::vector<TokenId>& piece = pieces.tokens.emplace_back();
     if (begins) {

@@ -20,6 +20,7 @@
 #include "cli/request_capture.h"
 #include "cli/written_files.h"
 #include "engine/named_flag.h"
+#include "events/event_endpoint.h"
 #include "http/http_server.h"
 #include "stemma/log.h"
 
@@ -125,8 +126,10 @@ std::string host_of(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
 }
 
+// Of "." and "..", too.
 std::string last_part(const std::string& directory) {
-  const std::filesystem::path path(directory);
+  std::error_code unknown;
+  const auto path = std::filesystem::absolute(directory, unknown).lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
@@ -192,11 +195,15 @@ ServeCommand::ServeCommand(Flags& program)
 }
 
 void ServeCommand::add_event_flags() {
-  command_.add("--events", events_,
-               "publish KV events for routers over ZeroMQ, such as at tcp://*:5557, or "
-               "tcp://[::]:5557 where there is IPv6");
-  command_.add("--events-replay", events_replay_,
-               "where subscribers ask for events that they missed, such as tcp://*:5558");
+  command_
+      .add("--events", events_,
+           "publish KV events for routers over ZeroMQ, such as at tcp://*:5557, or "
+           "tcp://[::]:5557 where there is IPv6")
+      .check(check_event_endpoint);
+  command_
+      .add("--events-replay", events_replay_,
+           "where subscribers ask for events that they missed, such as tcp://*:5558")
+      .check(check_event_endpoint);
   command_.add("--events-form", events_form_, "arrays maps: how an event is written")
       .check_member({"arrays", "maps"})
       .needs("--events")

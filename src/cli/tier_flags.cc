@@ -1,5 +1,6 @@
 #include "cli/tier_flags.h"
 
+#include "cli/flag_errors.h"
 #include "cli/secret_file.h"
 #include "cli/sizes.h"
 
@@ -61,7 +62,9 @@ Status TierFlags::apply(ServedModelOptions& options) const {
                             read_secret_file(remote_secret_file_, "--remote-secret"));
   }
   TierOptions& moves = options.engine.kv.tiers;
-  STEMMA_ASSIGN_OR_RETURN(moves.write_policy, parse_write_policy(write_policy_));
+  const auto policy = parse_write_policy(write_policy_);
+  if (!policy.ok()) return of_flag("--write-policy", policy);
+  moves.write_policy = *policy;
   moves.selective_uses = selective_uses_;
   if (!(load_wait_ms_ >= 0 && load_wait_ms_ <= 3.6e6)) {
     return Error{ErrorCode::kInvalidArgument, "--load-wait-ms must be from 0 to 3600000"};

@@ -16,7 +16,11 @@ Result<CaptureWriter> CaptureWriter::create(const std::string& path, std::int64_
                                             const CaptureSalt& salt) {
   STEMMA_CHECK(page_size >= 1, "a page holds a token");
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  if (!file) return Error{ErrorCode::kIo, "--capture: cannot write " + path, errno};
+  if (!file) {
+    const ErrorCode code =
+        errno == ENOENT || errno == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
+    return Error{code, "--capture: cannot write " + path, errno};
+  }
   CaptureWriter writer(path, std::move(file), page_size, salt);
   nlohmann::ordered_json header;
   header["format"] = kCaptureFormat;

@@ -49,8 +49,8 @@ struct CapturedRequest {
 
 class CaptureWriter {
  public:
-  // Makes or empties the file. kIo if it cannot be written.
-  // REQUIRES: page_size >= 1.
+  // Makes or empties the file. kNotFound if there is no such directory, kIo if it cannot be
+  // written. REQUIRES: page_size >= 1.
   static Result<CaptureWriter> create(const std::string& path, std::int64_t page_size,
                                       const CaptureSalt& salt);
 

@@ -71,6 +71,7 @@ TEST(Calibrate, WhatIsWrongIsNamed) {
   expect_error(calibrate + " --channels 12", 2, "--channels must be a multiple of 8 (got 12)");
   expect_error(calibrate + " --channels 32", 2,
                "--channels must be below the model's head_dim, 32 (got 32)");
+  expect_error(calibrate + " --out " + testing::TempDir(), 2, "is no regular file");
   expect_error(calibrate + " --out /nowhere/c.json", 1, "/nowhere/c.json: cannot be written");
   expect_error(generate("--dense-tokens 64"), 2, "--dense-tokens needs --sparse-tokens");
   expect_error(generate("--sparse x.json"), 2, "--sparse needs --sparse-tokens");

@@ -73,11 +73,16 @@ TEST_F(EventsCommandTest, WrongFlagsAreNamed) {
   EXPECT_THAT(negative.err, HasSubstr("--batches must be at least 0"));
   EXPECT_THAT(run_stemma(endpoints() + "--medium GPU").err, HasSubstr("--medium requires --check"));
   const ProgramRun port = run_stemma("events --endpoint tcp://127.0.0.1:99999 --batches 1");
-  EXPECT_EQ(port.exit_code, 1);
+  EXPECT_EQ(port.exit_code, 2);
   EXPECT_THAT(port.err, HasSubstr("tcp://127.0.0.1:99999: its port must be from 0 to 65535"));
   const ProgramRun nowhere = run_stemma("events --endpoint nowhere");
-  EXPECT_EQ(nowhere.exit_code, 1);
-  EXPECT_THAT(nowhere.err, HasSubstr("cannot follow nowhere"));
+  EXPECT_EQ(nowhere.exit_code, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("--endpoint: nowhere: no address such as tcp://HOST:PORT"));
+  for (const char* const url : {"127.0.0.1:8080", "https://127.0.0.1"}) {
+    const ProgramRun probe = run_stemma(std::string("probe ") + url);
+    EXPECT_EQ(probe.exit_code, 2) << url;
+    EXPECT_THAT(probe.err, HasSubstr("is not of the form http://HOST:PORT")) << url;
+  }
 }
 
 }  // namespace

@@ -21,6 +21,17 @@ TEST(Output, ThatIsClosedIsNotWrittenToWhatIsOpenedInItsPlace) {
   EXPECT_EQ(std::filesystem::file_size(disk + "/lock"), 0U);
 }
 
+// Whoever takes 2 for flags that are wrong would not try again.
+TEST(Output, OnAFullDiskIsNoErrorOfUsage) {
+  const std::string model = STEMMA_SOURCE_DIR "/models/scribe-3m";
+  for (const char* const flag : {"--logits", "--capture"}) {
+    const ProgramRun run = run_stemma("generate --prompt Hello --max-tokens 1 --model " + model +
+                                      " " + flag + " /dev/full");
+    EXPECT_EQ(run.exit_code, 1) << run.err;
+    EXPECT_THAT(run.err, testing::HasSubstr(std::string("io: ") + flag + ": cannot write"));
+  }
+}
+
 TEST(Output, ThatCannotBeWrittenIsAFailure) {
   for (const char* const command : {"--help", "--version", "replay --help"}) {
     EXPECT_EQ(run_stemma(command).exit_code, 0) << command;

@@ -114,7 +114,7 @@ TEST(Score, NamesWhatIsWrong) {
   expect_error("", 2, "--text or --prompts is wanted");
   expect_error("--text " + text + " --prompts " + text, 2, "--text or --prompts is wanted");
   expect_error("--text " + text + " --window-tokens 1", 2, "--window-tokens must be at least 2");
-  expect_error("--text /nowhere.txt", 1, "/nowhere.txt");
+  expect_error("--text /nowhere.txt", 2, "/nowhere.txt");
   expect_error("--text " + write("empty.txt", ""), 1, "no piece has two tokens");
   expect_error("--text " + text + " --use-adapter poet", 1, "adapter 'poet'");
 }

@@ -215,6 +215,18 @@ TEST(Serve, ASignalEndsItWhileItLoads) {
   close(log[0]);
 }
 
+TEST(Serve, AModelIsCalledAsItsDirectoryHoweverThatIsNamed) {
+  const std::string model = std::string(STEMMA_SOURCE_DIR) + "/models/scribe-3m";
+  for (const char* const more : {"", "/", "/.", "/../scribe-3m//./"}) {
+    ServedProgram server({"--model", model + more});
+    auto client = HttpClient::connect({"127.0.0.1", server.port()});
+    ASSERT_TRUE(client.ok()) << more;
+    const auto models = client->ask("GET", "/v1/models", "");
+    ASSERT_TRUE(models.ok()) << more;
+    EXPECT_THAT(models->body, testing::HasSubstr("\"scribe-3m\"")) << more;
+  }
+}
+
 // By itself nginx takes 1 MiB.
 TEST(Serve, TheProxyOfTheDocsTakesBodiesAsLongAsTheServer) {
   std::ifstream file(std::string(STEMMA_SOURCE_DIR) + "/docs/SERVING.md");
@@ -267,6 +279,13 @@ TEST(Serve, NoFlagIsPassedOver) {
       {"--cache none --shadow-audit 5", "--shadow-audit needs --cache radix"},
       {"--windowed-share 2", "--windowed-share must be from 0.01 to 1 (got 2)"},
       {"--windowed-share 0.001", "--windowed-share must be from 0.01 to 1 (got 0.001)"},
+      {"--host-bytes 4MiB --write-policy foo", "--write-policy: write policy 'foo' is unknown"},
+      {"--host-bytes 4MiB --selective-uses 0", "--selective-uses: selective_uses must be at least"},
+      {"--host-bytes 4MiB --cache none", "--cache: lower tiers need the cache \"radix\""},
+      {"--remote redis://127.0.0.1:1 --remote-secret /nonexistent",
+       "--remote-secret: /nonexistent"},
+      {"--events foo", "--events: foo: no address such as tcp://HOST:PORT"},
+      {"--events tcp://127.0.0.1:99999", "--events: tcp://127.0.0.1:99999: its port must be"},
       {"--adapters-from /nonexistent", "--adapters-from: /nonexistent is no directory"},
       {"--adapters-from " + license, "--adapters-from: " + license + " is no directory"},
       {"--drain-s nan", "--drain-s: nan is no finite number"},
