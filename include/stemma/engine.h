@@ -164,6 +164,7 @@ class Engine {
   // Whether a step would find nothing to do.
   bool idle() const;
   EngineTotals totals() const;
+  // What it caches, to be looked at between steps.
   const KvCache& kv() const noexcept { return *kv_; }
   const EngineOptions& options() const noexcept { return options_; }
 
