@@ -26,10 +26,10 @@ class FormFlags {
   std::vector<NamedFile> files() const;
 
  private:
-  // Reads a file of JSON into the form.
-  // Of the file of that flag, behind which errors in it will stand.
+  // The text of a file, whose errors will stand behind its flag.
   static Result<std::string> read(const std::string& file, std::string_view flag,
                                   std::int64_t bytes_max, TextForm& form);
+  // The same, read as JSON into the form.
   static Status read_json(const std::string& file, std::string_view flag, TextForm& form);
 
   std::string schema_file_;
