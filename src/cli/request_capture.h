@@ -37,8 +37,8 @@ class RequestCapture final : public RequestObserver {
   RequestCapture(const RequestCapture&) = delete;
   RequestCapture& operator=(const RequestCapture&) = delete;
 
-  // Makes or empties the file. kIo if it cannot be written. Until then requests are passed over.
-  // REQUIRES: once.
+  // Makes or empties the file. kNotFound if there is no such directory, kIo if it cannot be
+  // written. Until then requests are passed over. REQUIRES: once.
   Status open(const std::string& path);
 
   void came(RequestId request, std::int64_t submitted_us) override;

@@ -86,7 +86,8 @@ TEST_F(RequestCaptureTest, IsWrittenAsItGoesOn) {
 }
 
 TEST_F(RequestCaptureTest, AFileThatCannotBeWrittenCostsTheCapture) {
-  EXPECT_EQ(RequestCapture(kPageTokens).open("/nonexistent/capture").error().code, ErrorCode::kIo);
+  EXPECT_EQ(RequestCapture(kPageTokens).open("/nonexistent/capture").error().code,
+            ErrorCode::kNotFound);
   ASSERT_TRUE(capture_.open("/dev/full").ok());
   for (const int id : {1, 2}) {
     capture_.came(RequestId(id), 0);

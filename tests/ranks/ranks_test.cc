@@ -233,8 +233,8 @@ TEST_F(Ranks, MoreRanksThanGpusAreRefused) {
 TEST_F(Ranks, AnErrorBeforeTheModelIsOpenedEndsAll) {
   const ProgramRun run = run_stemma(
       "generate --model models/scribe-3m --prompts no-such-file --tensor-parallel 2", kTwoRanks);
-  EXPECT_EQ(run.exit_code, 1);
-  EXPECT_THAT(run.err, HasSubstr("stemma: not_found: no-such-file"));
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.err, HasSubstr("stemma: not_found: --prompts: no-such-file"));
 }
 
 TEST_F(Ranks, FewerThanWantedAreRefused) {
