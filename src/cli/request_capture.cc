@@ -27,7 +27,9 @@ void RequestCapture::came(RequestId request, std::int64_t submitted_us) {
 
 void RequestCapture::ended(EndedRequest&& request) {
   const auto tokens = static_cast<std::int64_t>(request.tokens.capacity());
-  tell({.request = request.request, .submitted_us = {}, .ended = std::move(request)}, tokens);
+  Told told = {.request = request.request, .submitted_us = {}, .ended = {}};
+  told.ended = std::move(request);
+  tell(std::move(told), tokens);
 }
 
 // Where the thread is behind, tokens are not kept for it.
@@ -56,6 +58,9 @@ Status RequestCapture::close() {
   thread_.join();
   const Status closed = writer_->close();
   if (status_.ok()) status_ = closed;
+  if (left_out() > 0) {
+    STEMMA_LOG(kWarning, "cli.capture_left_out", kv("requests", left_out()));
+  }
   return status_;
 }
 
