@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "base/draft_file.h"
 #include "base/file.h"
 #include "cli/bundled_model.h"
 #include "cli/flag_errors.h"
@@ -110,9 +109,7 @@ Status CalibrateCommand::run() {
     return Error{ErrorCode::kInvalidArgument, "--model is wanted: no bundled model was found"};
   }
   CommandFiles files = {.written = {{"--out", path()}}, .read = files_of_model("--model", model_)};
-  std::error_code unknown;
-  const auto there = std::filesystem::status(path(), unknown);
-  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+  if (!is_replaceable(path())) {
     return Error{ErrorCode::kInvalidArgument, "--out: " + path() + " is no regular file"};
   }
   files.read.push_back({"--prompts", prompts_});

@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <system_error>
+
+#include "base/draft_file.h"
 
 namespace stemma {
 
@@ -97,61 +96,20 @@ Status draw(const std::string& script, const std::string& path) {
   return status == 0 ? Status() : unwritten(path);
 }
 
-// Where a plot lies until it is whole and takes its name; the file of that name stays till then.
-class Draft {
- public:
-  // Where `path` is a link, beside what it names, be that there or not.
-  explicit Draft(const std::string& path) {
-    constexpr int kLinksMax = 40;
-    std::filesystem::path target = path;
-    std::error_code error;
-    for (int links = 0; links < kLinksMax && std::filesystem::is_symlink(target, error); ++links) {
-      target = target.parent_path() / std::filesystem::read_symlink(target, error);
-    }
-    target_ = target.string();
-    path_ = fmt::format("{}.{}.new", target_, getpid());
-  }
-  ~Draft() {
-    std::error_code gone;
-    std::filesystem::remove(path_, gone);
-  }
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
-
-  const std::string& path() const { return path_; }
-
-  // On a full disk gnuplot ends as if all were well.
-  bool is_whole() const {
-    std::ifstream file(path_, std::ios::binary);
-    const std::string svg(std::istreambuf_iterator<char>(file), {});
-    return svg.ends_with("</svg>\n") || svg.ends_with("</svg>\n\n");
-  }
-
-  // With the rights of the file that had the name.
-  bool try_name() const {
-    std::error_code error;
-    const auto before = std::filesystem::status(target_, error);
-    if (std::filesystem::exists(before)) {
-      std::filesystem::permissions(path_, before.permissions(), error);
-    }
-    std::filesystem::rename(path_, target_, error);
-    return !error;
-  }
-
- private:
-  std::string path_;
-  std::string target_;
-};
+// On a full disk gnuplot ends as if all were well.
+bool is_whole(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string svg(std::istreambuf_iterator<char>(file), {});
+  return svg.ends_with("</svg>\n") || svg.ends_with("</svg>\n\n");
+}
 
 }  // namespace
 
 Status check_plot_file(const std::string& path) {
-  std::error_code unknown;
-  const auto there = std::filesystem::status(path, unknown);
-  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+  if (!is_replaceable(path)) {
     return Error{ErrorCode::kInvalidArgument, "--plot: " + path + " is no regular file"};
   }
-  const Draft draft(path);
+  const DraftFile draft(path);
   return draw("set terminal svg\nset output " + quoted(draft.path()) + "\n", path);
 }
 
@@ -159,9 +117,9 @@ Status plot_replay(const std::string& path, const std::string& title, const Repl
   if (!has_points(curves.by_capacity) && !has_points(curves.by_minute)) {
     return Error{ErrorCode::kInvalidArgument, "--plot: there is nothing to draw"};
   }
-  const Draft draft(path);
+  const DraftFile draft(path);
   STEMMA_RETURN_IF_ERROR(draw(script_of(draft.path(), title, curves), path));
-  return draft.is_whole() && draft.try_name() ? Status() : unwritten(path);
+  return is_whole(draft.path()) && !draft.take_name() ? Status() : unwritten(path);
 }
 
 }  // namespace stemma

@@ -1,10 +1,8 @@
 #include "model/sparse_calibration.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "base/digest.h"
+#include "base/draft_file.h"
 #include "base/json_text.h"
 
 namespace stemma {
@@ -124,24 +123,17 @@ Result<SparseCalibration> load_sparse_calibration(Files& files, const std::strin
 }
 
 Status save_sparse_calibration(const SparseCalibration& calibration, const std::string& path) {
-  std::error_code error;
-  const auto there = std::filesystem::status(path, error);
-  const bool exists = std::filesystem::exists(there);
-  if (exists && !std::filesystem::is_regular_file(there)) {
+  if (!is_replaceable(path)) {
     return Error{ErrorCode::kInvalidArgument, path + ": is no regular file"};
   }
-  // What a link names, not the link; beside it nobody else has a file of that name.
-  const std::string target = exists ? std::filesystem::canonical(path, error).string() : path;
-  const auto unfinished = fmt::format("{}.{}.new", target, ::getpid());
-  std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);
+  const DraftFile draft(path);
+  std::ofstream file(draft.path(), std::ios::binary | std::ios::trunc);
   file << sparse_calibration_text(calibration);
   file.close();
-  const int unwritten = file ? 0 : errno;
-  if (file) std::filesystem::rename(unfinished, target, error);
-  if (file && !error) return {};
-  std::error_code gone;
-  std::filesystem::remove(unfinished, gone);
-  return Error{ErrorCode::kIo, path + ": cannot be written", file ? error.value() : unwritten};
+  const int unwritten = errno;
+  const std::error_code unnamed = file ? draft.take_name() : std::error_code();
+  if (file && !unnamed) return {};
+  return Error{ErrorCode::kIo, path + ": cannot be written", file ? unnamed.value() : unwritten};
 }
 
 Status check_sparse_calibration(const SparseCalibration& calibration, std::string_view file_name,
