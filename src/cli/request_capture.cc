@@ -1,6 +1,5 @@
 #include "cli/request_capture.h"
 
-#include <span>
 #include <utility>
 
 #include "stemma/log.h"
@@ -97,16 +96,15 @@ void RequestCapture::write_due() {
   while (const std::optional<DueRequest> due = order_.try_next()) {
     if (!status_.ok()) continue;
     if (!begin_us_.has_value()) begin_us_ = due->submitted_us;
-    const std::span<const TokenId> tokens = due->ended.tokens;
-    const auto prompt_tokens = static_cast<std::size_t>(due->ended.prompt_tokens);
+    const EndedRequest& ended = due->ended;
     status_ =
         writer_->write({.timestamp_ms = static_cast<double>(due->submitted_us - *begin_us_) / 1000,
-                        .namespace_digest = due->ended.namespace_digest,
-                        .prompt = tokens.first(prompt_tokens),
-                        .output = tokens.subspan(prompt_tokens),
-                        .finish_reason = finish_reason_name(due->ended.finish),
-                        .priority = due->ended.priority,
-                        .shared_prefix = due->ended.shared_prefix});
+                        .namespace_digest = ended.namespace_digest,
+                        .tokens = ended.tokens,
+                        .prompt_tokens = ended.prompt_tokens,
+                        .finish_reason = finish_reason_name(ended.finish),
+                        .priority = ended.priority,
+                        .shared_prefix = ended.shared_prefix});
   }
   if (status_.ok()) status_ = writer_->flush();
   if (was_ok && !status_.ok()) {

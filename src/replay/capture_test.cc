@@ -40,10 +40,12 @@ class Capture : public testing::Test {
   void write(const std::vector<TokenId>& prompt, const std::vector<TokenId>& output,
              const NamespaceDigest& digest = kOne,
              const std::optional<SharedPrefix>& shared = std::nullopt) {
+    std::vector<TokenId> tokens = prompt;
+    tokens.insert(tokens.end(), output.begin(), output.end());
     const Status written = writer_->write({.timestamp_ms = time_ms_++,
                                            .namespace_digest = digest,
-                                           .prompt = prompt,
-                                           .output = output,
+                                           .tokens = tokens,
+                                           .prompt_tokens = std::ssize(prompt),
                                            .finish_reason = "length",
                                            .priority = -2,
                                            .shared_prefix = shared});

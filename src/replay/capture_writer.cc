@@ -38,19 +38,17 @@ CaptureWriter::CaptureWriter(std::string path, std::ofstream file, std::int64_t 
       hashes_(salt, page_size) {}
 
 Status CaptureWriter::write(const CapturedRequest& request) {
-  STEMMA_CHECK(!request.prompt.empty(), "a request has a prompt");
-  std::vector<TokenId> tokens(request.prompt.begin(), request.prompt.end());
-  tokens.insert(tokens.end(), request.output.begin(), request.output.end());
-  tokens.pop_back();
+  STEMMA_CHECK(1 <= request.prompt_tokens && request.prompt_tokens <= std::ssize(request.tokens),
+               "a request has a prompt");
+  const std::span<const TokenId> cached = request.tokens.first(request.tokens.size() - 1);
   std::vector<std::string> names =
-      hashes_.name_pages(request.namespace_digest, tokens, request.shared_prefix);
-  const auto looked_up = static_cast<std::ptrdiff_t>(
-      (static_cast<std::int64_t>(request.prompt.size()) - 1) / page_size_);
+      hashes_.name_pages(request.namespace_digest, cached, request.shared_prefix);
+  const auto looked_up = static_cast<std::ptrdiff_t>((request.prompt_tokens - 1) / page_size_);
   nlohmann::ordered_json line;
   line["timestamp_ms"] = request.timestamp_ms;
   line["namespace"] = hashes_.name_namespace(request.namespace_digest);
-  line["input_tokens"] = request.prompt.size();
-  line["output_tokens"] = request.output.size();
+  line["input_tokens"] = request.prompt_tokens;
+  line["output_tokens"] = std::ssize(request.tokens) - request.prompt_tokens;
   line["page_hashes"] = std::vector<std::string>(names.begin(), names.begin() + looked_up);
   line["output_page_hashes"] = std::vector<std::string>(names.begin() + looked_up, names.end());
   line["finish_reason"] = request.finish_reason;

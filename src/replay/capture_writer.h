@@ -36,13 +36,13 @@
 
 namespace stemma {
 
-// One request that has ended. Its spans are only read.
+// One request that has ended. Its tokens are only read.
 struct CapturedRequest {
   double timestamp_ms = 0;
   const NamespaceDigest& namespace_digest;
-  std::span<const TokenId> prompt;  // at least one token
-  std::span<const TokenId> output;
-  std::string_view finish_reason;  // a FinishReason's name
+  std::span<const TokenId> tokens;  // of the prompt, then of the output
+  std::int64_t prompt_tokens = 0;   // at least one
+  std::string_view finish_reason;   // a FinishReason's name
   std::int32_t priority = 0;
   std::optional<SharedPrefix> shared_prefix = std::nullopt;  // of whole pages
 };
