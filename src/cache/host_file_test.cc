@@ -45,6 +45,15 @@ class HostFileTest : public HeldCopies {
   void TearDown() override { set_log_level(LogLevel::kInfo); }
 
   void open_with_file() { open(16, 0, {.image_or_null = &image, .ranks_or_null = &ranks}); }
+  // Host memory has the text, and a store that never answers is to get it.
+  void copy_before_a_store_that_hangs(const std::vector<TokenId>& tokens) {
+    image.label.format.page_size = 1;
+    open(16, 1, {.image_or_null = &image});
+    compute(tokens);
+    const Transfer& backup = *tiers->lanes().posted.front();
+    for (std::size_t i = 0; i < backup.keys.size(); ++i) keyed.put(backup.to[i], backup.keys[i]);
+    end_backups();
+  }
   std::vector<Tier> pending(PurgeId id) const { return kv->purge_report(id)->pending; }
 
   TempDirectory directory;
@@ -100,12 +109,7 @@ TEST_F(HostFileTest, AFileThatIsWrittenAnewHasNothingOfAPurge) {
 }
 
 TEST_F(HostFileTest, WhatAStoreThatHangsHoldsIsSavedAllTheSame) {
-  image.label.format.page_size = 1;
-  open(16, 1, {.image_or_null = &image});
-  compute({1, 2, 3, 4});
-  const Transfer& backup = *tiers->lanes().posted.front();
-  for (std::size_t i = 0; i < backup.keys.size(); ++i) keyed.put(backup.to[i], backup.keys[i]);
-  end_backups();
+  copy_before_a_store_that_hangs({1, 2, 3, 4});
   ASSERT_EQ(tiers->lanes().posted.size(), 1u) << "the store's job";
   kv->settle(clock.now_us());
   EXPECT_EQ(metric("stemma_host_file_saved_pages"), 4);
@@ -113,12 +117,7 @@ TEST_F(HostFileTest, WhatAStoreThatHangsHoldsIsSavedAllTheSame) {
 
 // The store reads it until its job ends; the next life is not to find it.
 TEST_F(HostFileTest, OfWhatAStoreThatHangsHoldsNothingInQuarantineIsSaved) {
-  image.label.format.page_size = 1;
-  open(16, 1, {.image_or_null = &image});
-  compute({1, 2, 3, 4});
-  const Transfer& backup = *tiers->lanes().posted.front();
-  for (std::size_t i = 0; i < backup.keys.size(); ++i) keyed.put(backup.to[i], backup.keys[i]);
-  end_backups();
+  copy_before_a_store_that_hangs({1, 2, 3, 4});
   kv->quarantine({.ns = ns, .digest = {}, .tokens = {1, 2, 3, 4}, .shared = {}}, 1);
   kv->settle(clock.now_us());
   EXPECT_EQ(metric("stemma_host_file_saved_pages"), 0);

@@ -2,21 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "prefix/namespace_examples.h"
+#include "prefix/prefix_fixture.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
 namespace {
-
-std::vector<TokenId> text(TokenId first, std::int64_t count) {
-  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
 
 class KvCacheForks : public ::testing::Test {
  protected:
@@ -55,26 +49,26 @@ class KvCacheForks : public ::testing::Test {
 
 TEST_F(KvCacheForks, AreAsUrgentAsIt) {
   open(8, "priority");
-  Sequence other = compute(ns, text(100, 4));
+  Sequence other = compute(ns, counted(100, 4));
   other.set_priority(2);
-  kv->finish(std::move(other), text(100, 4));
-  Sequence first = compute(ns, text(0, 8));
+  kv->finish(std::move(other), counted(100, 4));
+  Sequence first = compute(ns, counted(0, 8));
   first.set_priority(3);
-  go_on(first, 8, text(0, 12));
+  go_on(first, 8, counted(0, 12));
   kv->evict(1);
-  EXPECT_EQ(kv->probe(ns, text(0, 13)), 12);
-  EXPECT_EQ(kv->probe(ns, text(100, 5)), 0);
+  EXPECT_EQ(kv->probe(ns, counted(0, 13)), 12);
+  EXPECT_EQ(kv->probe(ns, counted(100, 5)), 0);
 }
 
 TEST_F(KvCacheForks, AreRetainedAsIt) {
   open(8, "hazard");
-  Sequence first = compute(ns, text(0, 12));
+  Sequence first = compute(ns, counted(0, 12));
   first.set_retention(Retention::kLong);
-  go_on(first, 12, text(0, 16));
+  go_on(first, 12, counted(0, 16));
   for (const TokenId other : {100, 200}) {
-    kv->finish(compute(ns, text(other, 16)), text(other, 16));
+    kv->finish(compute(ns, counted(other, 16)), counted(other, 16));
   }
-  EXPECT_EQ(kv->probe(ns, text(0, 17)), 16);
+  EXPECT_EQ(kv->probe(ns, counted(0, 17)), 16);
 }
 
 //   shared 8 | own 4
@@ -82,21 +76,21 @@ TEST_F(KvCacheForks, HoldWhatAllShareToo) {
   open(16);
   const SharedPrefix shared = {.digest = digest_of(200), .tokens = 8};
   const NamespaceId own = *kv->try_open_namespace(digest_of(1), &shared);
-  Sequence first = compute(own, text(0, 12));
-  kv->commit(first, text(0, 12));
+  Sequence first = compute(own, counted(0, 12));
+  kv->commit(first, counted(0, 12));
   const auto forked = kv->try_fork(first, 12);
   ASSERT_TRUE(forked.has_value());
   EXPECT_TRUE(std::ranges::equal(forked->sequence.pages(), first.pages()));
   first.reset();
   EXPECT_EQ(kv->evict(16), 0);
-  EXPECT_EQ(kv->probe(own, text(0, 13)), 12);
+  EXPECT_EQ(kv->probe(own, counted(0, 13)), 12);
 }
 
 // Where layers have a window, of what it has computed beyond its prompt.
 TEST_F(KvCacheForks, ThereAreNoneWhereTheWindowHasGone) {
   open(16, "lru", 4);
-  Sequence first = compute(ns, text(0, 16));
-  kv->commit(first, text(0, 8));
+  Sequence first = compute(ns, counted(0, 16));
+  kv->commit(first, counted(0, 8));
   kv->advance(first, 8);
   EXPECT_TRUE(kv->try_fork(first, 10).has_value());
   kv->advance(first, 16);

@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "base/resident_bytes.h"
 #include "cache/audit_hold.h"
+#include "prefix/prefix_fixture.h"
 #include "stemma/lower_tiers.h"
 #include "tier/transfer_lanes.h"
 
@@ -19,12 +19,6 @@ namespace stemma {
 namespace {
 
 using testing::HasSubstr;
-
-std::vector<TokenId> text(TokenId first, std::int64_t count) {
-  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
 
 class KvCacheTest : public ::testing::Test {
  protected:
@@ -90,10 +84,10 @@ TEST(KvCacheOptions, WrongValuesAreNamed) {
 
 TEST_F(KvCacheTest, AtMostAllTokensButOneAreFound) {
   open(4, 16);
-  publish(text(0, 12));
-  EXPECT_EQ(kv_->probe(ns_, text(0, 12)), 8);
-  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 12);
-  Sequence sequence = begin(text(0, 12));
+  publish(counted(0, 12));
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 12)), 8);
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 13)), 12);
+  Sequence sequence = begin(counted(0, 12));
   EXPECT_EQ(sequence.cached_tokens(), 8);
   EXPECT_EQ(sequence.capacity_tokens(), 8);
   audit();
@@ -101,24 +95,24 @@ TEST_F(KvCacheTest, AtMostAllTokensButOneAreFound) {
 
 TEST_F(KvCacheTest, OnlyComputedFullPagesArePublished) {
   open(4, 16);
-  Sequence sequence = begin(text(0, 20));
+  Sequence sequence = begin(counted(0, 20));
   ASSERT_TRUE(kv_->reserve(sequence, 20));
-  kv_->commit(sequence, text(0, 7));
+  kv_->commit(sequence, counted(0, 7));
   EXPECT_EQ(sequence.published_tokens(), 4);
-  EXPECT_EQ(kv_->probe(ns_, text(0, 20)), 4);
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 20)), 4);
   sequence.reset();
   EXPECT_EQ(kv_->usage().total_tokens(), 4) << "the tail is freed, what is published stays";
 }
 
 TEST_F(KvCacheTest, ReserveTakesFreePagesThenEvictsExactlyWhatIsMissing) {
   open(4, 8);
-  publish(text(0, 24));  // 6 pages
-  Sequence sequence = begin(text(500, 16));
+  publish(counted(0, 24));  // 6 pages
+  Sequence sequence = begin(counted(500, 16));
   ASSERT_TRUE(kv_->reserve(sequence, 8));
   EXPECT_EQ(kv_->evicted_pages(), 0);
   ASSERT_TRUE(kv_->reserve(sequence, 16));
   EXPECT_EQ(kv_->evicted_pages(), 2);
-  EXPECT_EQ(kv_->probe(ns_, text(0, 25)), 16) << "pages leave from the end of a leaf";
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 25)), 16) << "pages leave from the end of a leaf";
   ASSERT_TRUE(kv_->reserve(sequence, 13)) << "what is held already costs nothing";
   EXPECT_EQ(kv_->evicted_pages(), 2);
   audit();
@@ -126,22 +120,22 @@ TEST_F(KvCacheTest, ReserveTakesFreePagesThenEvictsExactlyWhatIsMissing) {
 
 TEST_F(KvCacheTest, WhatARequestWillHoldIsNotAvailableToIt) {
   open(4, 16);
-  publish(text(0, 16));
-  publish(text(500, 20));
+  publish(counted(0, 16));
+  publish(counted(500, 20));
   EXPECT_EQ(kv_->available_pages(), 16);
-  EXPECT_EQ(kv_->available_pages_beside(ns_, text(0, 16)), 13) << "the last token is computed";
-  EXPECT_EQ(kv_->available_pages_beside(ns_, text(0, 17)), 12);
-  EXPECT_EQ(kv_->available_pages_beside(ns_, text(900, 17)), 16);
-  const Sequence holder = begin(text(0, 17));
-  EXPECT_EQ(kv_->available_pages_beside(ns_, text(0, 17)), 12) << "somebody holds it already";
+  EXPECT_EQ(kv_->available_pages_beside(ns_, counted(0, 16)), 13) << "the last token is computed";
+  EXPECT_EQ(kv_->available_pages_beside(ns_, counted(0, 17)), 12);
+  EXPECT_EQ(kv_->available_pages_beside(ns_, counted(900, 17)), 16);
+  const Sequence holder = begin(counted(0, 17));
+  EXPECT_EQ(kv_->available_pages_beside(ns_, counted(0, 17)), 12) << "somebody holds it already";
   EXPECT_EQ(kv_->available_pages(), 12);
 }
 
 TEST_F(KvCacheTest, ReserveIsAllOrNothing) {
   open(4, 8);
-  publish(text(0, 16));
-  Sequence holder = begin(text(0, 17));  // locks 4 pages
-  Sequence sequence = begin(text(500, 30));
+  publish(counted(0, 16));
+  Sequence holder = begin(counted(0, 17));  // locks 4 pages
+  Sequence sequence = begin(counted(500, 30));
   EXPECT_EQ(kv_->reservable_tokens(sequence), 16);
   EXPECT_FALSE(kv_->reserve(sequence, 17));
   EXPECT_EQ(sequence.capacity_tokens(), 0);
@@ -152,7 +146,7 @@ TEST_F(KvCacheTest, ReserveIsAllOrNothing) {
 
 TEST_F(KvCacheTest, EqualPromptsComputedTogetherEndWithOneCopyAndBothRowsOnIt) {
   open(4, 16);
-  const auto prompt = text(0, 14);
+  const auto prompt = counted(0, 14);
   Sequence first = begin(prompt);
   Sequence second = begin(prompt);
   ASSERT_TRUE(kv_->reserve(first, 14));
@@ -172,7 +166,7 @@ TEST_F(KvCacheTest, EqualPromptsComputedTogetherEndWithOneCopyAndBothRowsOnIt) {
 
 TEST_F(KvCacheTest, ChunksContinueWhereTheLastCommitEnded) {
   open(4, 16);
-  const auto prompt = text(0, 30);
+  const auto prompt = counted(0, 30);
   Sequence sequence = begin(prompt);
   for (std::int64_t computed = 5; computed <= 30; computed += 5) {
     ASSERT_TRUE(kv_->reserve(sequence, computed));
@@ -188,37 +182,37 @@ TEST_F(KvCacheTest, RowsAreBoundedAndComeBack) {
   open(4, 16);
   std::vector<Sequence> held;
   for (int i = 0; i < 3; ++i) {
-    held.push_back(begin(text(i * 100, 5)));
+    held.push_back(begin(counted(i * 100, 5)));
   }
-  EXPECT_FALSE(kv_->begin(ns_, text(0, 5)).has_value());
+  EXPECT_FALSE(kv_->begin(ns_, counted(0, 5)).has_value());
   audit();
   held.pop_back();
-  EXPECT_TRUE(kv_->begin(ns_, text(0, 5)).has_value());
+  EXPECT_TRUE(kv_->begin(ns_, counted(0, 5)).has_value());
 }
 
 // The five lives of a locked prefix of 3 tokens, page size 1.
 TEST_F(KvCacheTest, LocksFollowTheSequence) {
   open(1, 16);
-  publish(text(1, 3));
+  publish(counted(1, 3));
   {
-    Sequence sequence = begin(text(1, 5));
+    Sequence sequence = begin(counted(1, 5));
     EXPECT_EQ(kv_->usage().locked_tokens, 3);
     ASSERT_TRUE(kv_->reserve(sequence, 5));
-    kv_->commit(sequence, text(1, 5));
+    kv_->commit(sequence, counted(1, 5));
     EXPECT_EQ(kv_->usage().locked_tokens, 5);
-    kv_->finish(std::move(sequence), text(1, 5));
+    kv_->finish(std::move(sequence), counted(1, 5));
     EXPECT_EQ(kv_->usage().locked_tokens, 0);
     EXPECT_EQ(kv_->usage().evictable_tokens, 5);
   }
   {  // nothing cached: the lock holds nothing
-    Sequence sequence = begin(text(70, 4));
+    Sequence sequence = begin(counted(70, 4));
     EXPECT_EQ(kv_->usage().locked_tokens, 0);
     ASSERT_TRUE(kv_->reserve(sequence, 4));
-    kv_->finish(std::move(sequence), text(70, 3));
+    kv_->finish(std::move(sequence), counted(70, 3));
     EXPECT_EQ(kv_->usage().evictable_tokens, 8);
   }
   {  // aborted: nothing is published, nothing stays locked
-    Sequence sequence = begin(text(1, 9));
+    Sequence sequence = begin(counted(1, 9));
     ASSERT_TRUE(kv_->reserve(sequence, 9));
     EXPECT_EQ(kv_->usage().locked_tokens, 5);
     sequence.reset();
@@ -234,26 +228,26 @@ TEST_F(KvCacheTest, LocksFollowTheSequence) {
 TEST_F(KvCacheTest, ACacheThatSharesNothingKeepsPagesInTheTailAndFreesThemAll) {
   open(4, 8, "none");
   EXPECT_FALSE(kv_->shares());
-  Sequence sequence = begin(text(0, 10));
+  Sequence sequence = begin(counted(0, 10));
   ASSERT_TRUE(kv_->reserve(sequence, 10));
   const std::vector<PageId> row(sequence.pages().begin(), sequence.pages().end());
-  kv_->commit(sequence, text(0, 10));
+  kv_->commit(sequence, counted(0, 10));
   EXPECT_EQ(sequence.published_tokens(), 0);
   EXPECT_TRUE(std::equal(row.begin(), row.end(), sequence.pages().begin()));
   audit();
-  kv_->finish(std::move(sequence), text(0, 10));
+  kv_->finish(std::move(sequence), counted(0, 10));
   EXPECT_EQ(kv_->available_pages(), 8);
-  EXPECT_EQ(kv_->probe(ns_, text(0, 10)), 0);
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 10)), 0);
 }
 
 TEST_F(KvCacheTest, WhatAStepMayReadIsNotHandedOutBeforeItRetires) {
   open(4, 4);
-  Sequence sequence = begin(text(0, 12));
+  Sequence sequence = begin(counted(0, 12));
   ASSERT_TRUE(kv_->reserve(sequence, 12));
   const std::int64_t step = kv_->begin_step();
   sequence.reset();
   audit();
-  Sequence next = begin(text(50, 12));
+  Sequence next = begin(counted(50, 12));
   EXPECT_EQ(kv_->reservable_tokens(next), 4);
   EXPECT_FALSE(kv_->reserve(next, 8));
   kv_->retire_step(step);
@@ -266,9 +260,9 @@ TEST_F(KvCacheTest, NamespacesShareNothing) {
   NamespaceDigest other;
   other.bytes[0] = 1;
   const NamespaceId ns = *kv_->try_open_namespace(other);
-  publish(text(0, 12));
-  EXPECT_EQ(kv_->probe(ns, text(0, 13)), 0);
-  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 12);
+  publish(counted(0, 12));
+  EXPECT_EQ(kv_->probe(ns, counted(0, 13)), 0);
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 13)), 12);
 }
 
 TEST_F(KvCacheTest, PagesThatGoForTheNameOfANamespaceAreCounted) {
@@ -279,9 +273,9 @@ TEST_F(KvCacheTest, PagesThatGoForTheNameOfANamespaceAreCounted) {
     digest.bytes[1] = static_cast<std::uint8_t>(i);
     digest.bytes[2] = static_cast<std::uint8_t>(i >> 8 | 0x80);
     const NamespaceId tenant = *kv_->try_open_namespace(digest);
-    auto sequence = kv_->begin(tenant, text(0, 1));
+    auto sequence = kv_->begin(tenant, counted(0, 1));
     ASSERT_TRUE(kv_->reserve(*sequence, 1));
-    kv_->finish(std::move(*sequence), text(0, 1));
+    kv_->finish(std::move(*sequence), counted(0, 1));
     kv_->close_namespace(tenant);
   }
   EXPECT_GT(kv_->evicted_pages(), 0);
@@ -297,10 +291,10 @@ TEST_F(KvCacheTest, WhoFloodsTheCacheTakesNothingOfATenantWithinItsQuota) {
     digest.bytes[0] = 1;
     const NamespaceId flooded = std::exchange(ns_, *kv_->try_open_namespace(digest));
     kv_->set_quota(family_of(digest), quota_pages);
-    publish(text(0, 12));  // 3 pages
+    publish(counted(0, 12));  // 3 pages
     const NamespaceId quiet = std::exchange(ns_, flooded);
-    for (TokenId other = 1; other < 10; ++other) publish(text(other * 100, 16));
-    EXPECT_EQ(kv_->probe(quiet, text(0, 13)), 4 * quota_pages);
+    for (TokenId other = 1; other < 10; ++other) publish(counted(other * 100, 16));
+    EXPECT_EQ(kv_->probe(quiet, counted(0, 13)), 4 * quota_pages);
     const std::vector<TenantQuota> quotas = kv_->quotas(Tier::kDevice);
     ASSERT_EQ(quotas.size(), 1u);
     EXPECT_EQ(quotas[0].pages, quota_pages);
@@ -319,11 +313,11 @@ TEST_F(KvCacheTest, NineTenantsKeepTheirShareWhileATenthFloods) {
       kv_->set_quota(family_of(digest), 8);
       tenants.push_back(*kv_->try_open_namespace(digest));
       ns_ = tenants.back();
-      publish(text(0, 32));
+      publish(counted(0, 32));
     }
     ns_ = flood;
-    for (TokenId other = 1; other < 60; ++other) publish(text(other * 100, 60));
-    for (const NamespaceId tenant : tenants) EXPECT_EQ(kv_->probe(tenant, text(0, 33)), 32);
+    for (TokenId other = 1; other < 60; ++other) publish(counted(other * 100, 60));
+    for (const NamespaceId tenant : tenants) EXPECT_EQ(kv_->probe(tenant, counted(0, 33)), 32);
     EXPECT_EQ(kv_->audit(), std::nullopt);
   }
 }
@@ -332,9 +326,9 @@ TEST_F(KvCacheTest, NineTenantsKeepTheirShareWhileATenthFloods) {
 TEST_F(KvCacheTest, AQuotaHoldsNothingBack) {
   open(4, 8);
   kv_->set_quota(family_of(NamespaceDigest()), 8);
-  publish(text(0, 32));
+  publish(counted(0, 32));
   EXPECT_EQ(kv_->available_pages(), 8);
-  Sequence sequence = begin(text(500, 32));
+  Sequence sequence = begin(counted(500, 32));
   EXPECT_TRUE(kv_->reserve(sequence, 32));
 }
 
@@ -375,9 +369,9 @@ TEST_F(KvCacheTest, WhereNothingIsSharedThereAreNoQuotas) {
 
 TEST_F(KvCacheTest, ResetForgetsEverything) {
   open(4, 8);
-  publish(text(0, 12));
+  publish(counted(0, 12));
   kv_->reset();
-  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 0);
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 13)), 0);
   EXPECT_EQ(kv_->usage().total_tokens(), 0);
   EXPECT_EQ(kv_->available_pages(), 8);
 }
@@ -416,53 +410,53 @@ TEST(KvCacheOptions, APageHasNoMoreTokensThanARequest) {
 // The younger of two goes first where its client said that it will not come back.
 TEST_F(KvCacheTest, WhatAClosedSessionUsedGoesFirstWhereThePolicyWeighsHints) {
   open(4, 8, "radix", "hazard");
-  publish(text(0, 16));
-  Sequence closed = begin(text(100, 16));
+  publish(counted(0, 16));
+  Sequence closed = begin(counted(100, 16));
   ASSERT_TRUE(kv_->reserve(closed, 16));
   closed.close_session();
-  kv_->finish(std::move(closed), text(100, 16));
-  publish(text(200, 12));
-  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 16);
-  EXPECT_EQ(kv_->probe(ns_, text(100, 17)), 4);
+  kv_->finish(std::move(closed), counted(100, 16));
+  publish(counted(200, 12));
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 17)), 16);
+  EXPECT_EQ(kv_->probe(ns_, counted(100, 17)), 4);
 }
 
 TEST_F(KvCacheTest, RetentionIsWeighedAndLocksNothing) {
   open(4, 8, "radix", "hazard");
-  Sequence kept = begin(text(0, 16));
+  Sequence kept = begin(counted(0, 16));
   ASSERT_TRUE(kv_->reserve(kept, 16));
   kept.set_retention(Retention::kLong);
-  kv_->finish(std::move(kept), text(0, 16));
-  publish(text(100, 16));
-  publish(text(200, 16));
-  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 16);
-  publish(text(300, 32));
-  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 0);
+  kv_->finish(std::move(kept), counted(0, 16));
+  publish(counted(100, 16));
+  publish(counted(200, 16));
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 17)), 16);
+  publish(counted(300, 32));
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 17)), 0);
 }
 
 TEST_F(KvCacheTest, EvictFreesTheColdestThatNobodyHoldsAndNoMoreThanThereAre) {
   open(1, 8);
-  publish(text(1, 4));
-  publish(text(100, 4));
-  Sequence held = begin(text(100, 5));
+  publish(counted(1, 4));
+  publish(counted(100, 4));
+  Sequence held = begin(counted(100, 5));
   EXPECT_EQ(kv_->evict(1), 1);
-  EXPECT_EQ(kv_->probe(ns_, text(1, 5)), 3);
+  EXPECT_EQ(kv_->probe(ns_, counted(1, 5)), 3);
   EXPECT_EQ(kv_->evict(100), 3);
-  EXPECT_EQ(kv_->probe(ns_, text(100, 5)), 4);
+  EXPECT_EQ(kv_->probe(ns_, counted(100, 5)), 4);
   EXPECT_EQ(kv_->evicted_pages(), 4);
   EXPECT_EQ(kv_->free_pages(), 4);
 }
 
 TEST_F(KvCacheTest, AHoldUsesNothingAndEvictsNothing) {
   open(4, 6);
-  publish(text(0, 8));
-  publish(text(100, 8));
-  Sequence found = begin(text(0, 9));
+  publish(counted(0, 8));
+  publish(counted(100, 8));
+  Sequence found = begin(counted(0, 9));
   CachedText hit;
   AuditRow row;
   kv_->copy_text(found, hit);
-  EXPECT_EQ(hit.tokens, text(0, 8));
+  EXPECT_EQ(hit.tokens, counted(0, 8));
   found.reset();
-  publish(text(100, 9));
+  publish(counted(100, 9));
   {
     const auto hold = kv_->try_hold(hit, row);
     ASSERT_TRUE(hold.has_value());
@@ -470,35 +464,35 @@ TEST_F(KvCacheTest, AHoldUsesNothingAndEvictsNothing) {
     EXPECT_EQ(hold->scratch.pages(), 1);
   }
   audit();
-  Sequence other = begin(text(200, 9));
+  Sequence other = begin(counted(200, 9));
   ASSERT_TRUE(kv_->reserve(other, 9));
-  EXPECT_EQ(kv_->probe(ns_, text(100, 9)), 8);
-  EXPECT_EQ(kv_->probe(ns_, text(0, 9)), 4) << "it was the colder one, and still is";
+  EXPECT_EQ(kv_->probe(ns_, counted(100, 9)), 8);
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 9)), 4) << "it was the colder one, and still is";
   EXPECT_FALSE(kv_->try_hold(hit, row).has_value()) << "not all of it is there";
-  kv_->copy_text(begin(text(100, 9)), hit);
+  kv_->copy_text(begin(counted(100, 9)), hit);
   EXPECT_EQ(kv_->free_pages(), 0);
   EXPECT_FALSE(kv_->try_hold(hit, row).has_value()) << "no page is free";
 }
 
 TEST_F(KvCacheTest, WhatIsInQuarantineIsFoundByNobodyAndGoesWithItsHolder) {
   open(4, 16);
-  publish(text(0, 16));
-  Sequence above = begin(text(0, 6));
-  Sequence inside = begin(text(0, 17));
+  publish(counted(0, 16));
+  Sequence above = begin(counted(0, 6));
+  Sequence inside = begin(counted(0, 17));
   CachedText hit;
   std::vector<PageId> pages;
   kv_->copy_text(inside, hit);
   kv_->quarantine(hit, 8);
   audit();
-  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 4);
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 17)), 4);
   EXPECT_FALSE(kv_->is_quarantined(above));
   EXPECT_TRUE(kv_->is_quarantined(inside));
   EXPECT_EQ(kv_->usage().total_tokens(), 16);
   inside.reset();
   audit();
   EXPECT_EQ(kv_->usage().total_tokens(), 4);
-  publish(text(0, 16));
-  EXPECT_EQ(kv_->probe(ns_, text(0, 17)), 16);
+  publish(counted(0, 16));
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 17)), 16);
 }
 
 // Who holds what is purged reads on and publishes nothing, whether he had published before or not;
@@ -506,9 +500,9 @@ TEST_F(KvCacheTest, WhatIsInQuarantineIsFoundByNobodyAndGoesWithItsHolder) {
 TEST_F(KvCacheTest, APurgeIsForWhatComesAfterIt) {
   open(4, 16);
   const NamespaceDigest none;
-  publish(text(0, 12));
-  Sequence holder = begin(text(0, 13));
-  Sequence beginner = begin(text(50, 9));
+  publish(counted(0, 12));
+  Sequence holder = begin(counted(0, 13));
+  Sequence beginner = begin(counted(50, 9));
   ASSERT_TRUE(kv_->reserve(holder, 20));
   ASSERT_TRUE(kv_->reserve(beginner, 9));
   const std::vector<PageId> pages(holder.pages().begin(), holder.pages().end());
@@ -517,22 +511,22 @@ TEST_F(KvCacheTest, APurgeIsForWhatComesAfterIt) {
   EXPECT_EQ(report.pages[static_cast<std::size_t>(Tier::kDevice)], 3);
   EXPECT_TRUE(report.pending.empty());
   EXPECT_FALSE(holder.publishes());
-  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 0);
-  kv_->commit(holder, text(0, 20));
-  kv_->commit(beginner, text(50, 9));
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 13)), 0);
+  kv_->commit(holder, counted(0, 20));
+  kv_->commit(beginner, counted(50, 9));
   EXPECT_EQ(holder.published_tokens(), 12);
   EXPECT_EQ(beginner.published_tokens(), 0);
   EXPECT_TRUE(std::equal(pages.begin(), pages.end(), holder.pages().begin()));
   EXPECT_FALSE(kv_->try_fork(holder, 20).has_value());
-  EXPECT_EQ(kv_->adopt(beginner, text(50, 9), 8), 8);
+  EXPECT_EQ(kv_->adopt(beginner, counted(50, 9), 8), 8);
   audit();
-  publish(text(0, 12));
-  EXPECT_EQ(kv_->probe(ns_, text(0, 13)), 12) << "it is used afresh";
-  EXPECT_EQ(kv_->adopt(holder, text(0, 20), 17), 17) << "what others publish is not its own";
-  kv_->finish(std::move(holder), text(0, 20));
-  kv_->finish(std::move(beginner), text(50, 9));
-  EXPECT_EQ(kv_->probe(ns_, text(0, 20)), 12);
-  EXPECT_EQ(kv_->probe(ns_, text(50, 9)), 0);
+  publish(counted(0, 12));
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 13)), 12) << "it is used afresh";
+  EXPECT_EQ(kv_->adopt(holder, counted(0, 20), 17), 17) << "what others publish is not its own";
+  kv_->finish(std::move(holder), counted(0, 20));
+  kv_->finish(std::move(beginner), counted(50, 9));
+  EXPECT_EQ(kv_->probe(ns_, counted(0, 20)), 12);
+  EXPECT_EQ(kv_->probe(ns_, counted(50, 9)), 0);
   EXPECT_EQ(kv_->free_pages(), 16 - 3);
 }
 
@@ -550,7 +544,7 @@ TEST(KvCacheRows, HaveRoomForThePagesThatThereAre) {
 
 TEST_F(KvCacheTest, APurgeOfOthersLeavesASequenceAsItIs) {
   open(4, 16);
-  Sequence sequence = begin(text(0, 9));
+  Sequence sequence = begin(counted(0, 9));
   NamespaceDigest other;
   other.bytes[0] = 1;
   ASSERT_TRUE(kv_->purge(std::vector{family_of(other)}).ok());
@@ -562,7 +556,7 @@ TEST_F(KvCacheTest, APurgeOfOthersLeavesASequenceAsItIs) {
 
 TEST_F(KvCacheTest, ACacheThatSharesNothingHasNothingToPurge) {
   open(4, 16, "none");
-  Sequence sequence = begin(text(0, 9));
+  Sequence sequence = begin(counted(0, 9));
   EXPECT_EQ(kv_->purge_report(*kv_->purge({}))->pages, (std::array<std::int64_t, 4>{}));
   sequence.reset();
 }

@@ -2,20 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "prefix/prefix_fixture.h"
 #include "stemma/kv_cache.h"
 
 namespace stemma {
 namespace {
-
-std::vector<TokenId> text(TokenId first, std::int64_t count) {
-  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
 
 class KvCacheWindows : public ::testing::Test {
  protected:
@@ -38,7 +32,7 @@ class KvCacheWindows : public ::testing::Test {
 
 TEST_F(KvCacheWindows, WhereTheirPagesAreShortNothingIsReserved) {
   open(4, 3);
-  Sequence sequence = *kv->begin(ns, text(0, 20));
+  Sequence sequence = *kv->begin(ns, counted(0, 20));
   EXPECT_EQ(kv->reservable_tokens(sequence), 12);
   EXPECT_FALSE(kv->reserve(sequence, 16));
   EXPECT_TRUE(sequence.pages().empty());
@@ -50,15 +44,15 @@ TEST_F(KvCacheWindows, WhereTheirPagesAreShortNothingIsReserved) {
 //     0    │ 1   2
 TEST_F(KvCacheWindows, ThoseBehindAPromptsEndGoFirst) {
   open(4, 4);
-  Sequence sequence = *kv->begin(ns, text(0, 4));
+  Sequence sequence = *kv->begin(ns, counted(0, 4));
   ASSERT_TRUE(kv->reserve(sequence, 12));
-  kv->commit(sequence, text(0, 12));
+  kv->commit(sequence, counted(0, 12));
   kv->advance(sequence, 12);
-  kv->finish(std::move(sequence), text(0, 12));
+  kv->finish(std::move(sequence), counted(0, 12));
   kv->keep_free(2);
-  EXPECT_EQ(kv->probe(ns, text(0, 5)), 4);
-  EXPECT_EQ(kv->probe(ns, text(0, 9)), 4);
-  EXPECT_EQ(kv->probe(ns, text(0, 13)), 12);
+  EXPECT_EQ(kv->probe(ns, counted(0, 5)), 4);
+  EXPECT_EQ(kv->probe(ns, counted(0, 9)), 4);
+  EXPECT_EQ(kv->probe(ns, counted(0, 13)), 12);
 }
 
 }  // namespace

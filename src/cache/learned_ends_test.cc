@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "prefix/namespace_examples.h"
+#include "prefix/prefix_fixture.h"
 #include "prefix/tlru_policy.h"
 #include "stemma/kv_cache.h"
 
@@ -35,9 +35,7 @@ class LearnedEnds : public ::testing::Test {
   }
 
   static std::vector<TokenId> text(TokenId first, std::int64_t pages) {
-    std::vector<TokenId> tokens(static_cast<std::size_t>(pages * kPageTokens));
-    std::iota(tokens.begin(), tokens.end(), first);
-    return tokens;
+    return counted(first, pages * kPageTokens);
   }
   void publish(NamespaceId where, const std::vector<TokenId>& tokens) {
     auto sequence = kv->begin(where, tokens);
