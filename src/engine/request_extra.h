@@ -34,9 +34,9 @@ struct RequestExtra {
   bool is_copy = false;     // and not the first, whose prompt is counted
   AdapterLease adapter;     // as long as a step may compute it
   std::vector<SiblingNamespace> siblings;
-  NamespaceDigest namespace_digest;
-  std::optional<SharedPrefix> shared_prefix;
-  std::int64_t ghost_space = 0;  // of its namespace
+  NamespaceDigest namespace_digest;           // with its adapter
+  std::optional<SharedPrefix> shared_prefix;  // likewise
+  std::int64_t ghost_space = 0;               // of its namespace
   std::int64_t submitted_us = 0;
   std::int64_t started_us = -1;
   std::int64_t first_token_us = -1;

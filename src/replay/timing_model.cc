@@ -60,10 +60,11 @@ constexpr std::array<std::pair<std::string_view, double TimingModel::*>, 6> kFie
     {"kv_token_bytes", &TimingModel::kv_token_bytes},
 }};
 
-std::string known_fields() {
+template <typename Pairs>
+std::string names_of(const Pairs& pairs) {
   std::string names;
-  for (const auto& [name, field] : kFields) {
-    names += (names.empty() ? "" : ", ") + std::string(name);
+  for (const auto& pair : pairs) {
+    names += (names.empty() ? "" : ", ") + std::string(pair.first);
   }
   return names;
 }
@@ -88,7 +89,7 @@ Result<TimingModel> read_file_of_parts(const std::string& file) {
     const auto field = std::find_if(kFields.begin(), kFields.end(),
                                     [&](const auto& known) { return known.first == name; });
     if (field == kFields.end()) {
-      return wrong(file, name, "no part of a step's time (known: " + known_fields() + ")");
+      return wrong(file, name, "no part of a step's time (known: " + names_of(kFields) + ")");
     }
     if (!value.is_number() || !(value.get<double>() >= 0) || !std::isfinite(value.get<double>())) {
       return wrong(file, name, "a number, not negative, is wanted");
@@ -104,7 +105,7 @@ Result<TimingModel> read_file_of_parts(const std::string& file) {
   work.add_decode(1);
   if (model.step_total_ms(work) > 0) return model;
   return Error{ErrorCode::kCorrupt,
-               file + ": a step takes no time; known parts of it: " + known_fields()};
+               file + ": a step takes no time; known parts of it: " + names_of(kFields)};
 }
 
 }  // namespace
@@ -132,11 +133,7 @@ double TimingModel::added_ms(const StepWork& work) const noexcept {
 }
 
 std::string known_timing_presets() {
-  std::string names;
-  for (const auto& [name, model] : kPresets) {
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
-  return names;
+  return names_of(kPresets);
 }
 
 Result<TimingModel> read_timing_model(const std::string& name_or_file) {

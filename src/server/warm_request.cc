@@ -1,17 +1,21 @@
 #include "server/warm_request.h"
 
+#include <optional>
+
+#include "openai/field_reader.h"
+
 namespace stemma {
 
 ApiResult<CompletionRequest> read_warm_request(std::string_view body, const RequestRules& rules) {
   ApiResult<TemplateJson> parsed = read_json_body(body, rules.body_bytes_max, rules.vocab_tokens);
   if (auto* const fault = std::get_if<ApiError>(&parsed)) return std::move(*fault);
   const TemplateJson& object = std::get<TemplateJson>(parsed);
-  const auto has = [&](const char* name) {
-    const auto found = object.find(name);
-    return found != object.end() && !found->is_null();
-  };
-  const bool is_chat = has("messages");
-  if (is_chat && has("prompt")) return field_error("prompt", "not together with messages");
+  std::optional<ApiError> unread;
+  const FieldReader fields(object, "", unread);
+  const bool is_chat = fields.find_or_null("messages") != nullptr;
+  if (is_chat && fields.find_or_null("prompt") != nullptr) {
+    return field_error("prompt", "not together with messages");
+  }
   auto read =
       completion_request_of(is_chat ? CompletionKind::kChat : CompletionKind::kText, object, rules);
   auto* const request = std::get_if<CompletionRequest>(&read);
