@@ -11,6 +11,8 @@
 #include "openai/call_ids.h"
 #include "openai/completion_request.h"
 #include "openai/field_reader.h"
+#include "template/arena.h"
+#include "template/template_json.h"
 
 namespace stemma {
 namespace {
@@ -72,12 +74,21 @@ void read_content(FieldReader& fields, const MessageForm& form, std::optional<Ap
   }
 }
 
+// As models write it: as Python does, which wrote what they learned from.
+std::string spaced_json(const TemplateJson& object) {
+  jinja::Arena arena(jinja::RenderLimits{});
+  const auto value = jinja::from_json(arena, object);
+  if (!value.ok()) return object.dump(-1, ' ', false, kReplaceBadBytes);
+  const auto text = jinja::to_json(arena, *value, jinja::JsonFormat{});
+  return text.ok() ? std::string(text->text()) : object.dump(-1, ' ', false, kReplaceBadBytes);
+}
+
 // Arguments come as a text of JSON, whatever repeats in it: what answers pass on may come back. An
 // empty one is that of a call without arguments.
 void give_arguments(const MessageForm& form, TemplateJson& arguments) {
   if (arguments == "") arguments = "{}";
   if (form.arguments_are_text) {
-    if (arguments.is_object()) arguments = arguments.dump(-1, ' ', false, kReplaceBadBytes);
+    if (arguments.is_object()) arguments = spaced_json(arguments);
     return;
   }
   if (!arguments.is_string()) return;

@@ -136,7 +136,8 @@ TEST(ChatMessages, ArgumentsStayTextWhereTemplatesJoinThemToOne) {
   const TemplateJson messages = read(kCalls, {.arguments_are_text = true});
   EXPECT_EQ(messages[0]["tool_calls"][0]["function"]["arguments"], "{\"x\": 1}");
   EXPECT_EQ(messages[1]["tool_calls"][0]["function"]["arguments"], "{}");
-  EXPECT_EQ(messages[2]["tool_calls"][0]["function"]["arguments"], "{\"x\":1}");
+  EXPECT_EQ(messages[2]["tool_calls"][0]["function"]["arguments"], "{\"x\": 1}")
+      << "an object, as models write it";
 }
 
 TEST(ChatMessages, SilenceIsNullWhereTemplatesAskForIt) {
