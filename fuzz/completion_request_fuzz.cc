@@ -1,11 +1,12 @@
-// Any bytes as the body of a chat, of a completion and of a response: read or refused, and what is
-// read is in range.
+// Any bytes as the body of a chat, of a completion, of a response and of a message: read or
+// refused, and what is read is in range.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
+#include "anthropic/message_request.h"
 #include "openai/completion_answer.h"
 #include "openai/completion_request.h"
 #include "openai/response_request.h"
@@ -38,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using Kind = stemma::CompletionKind;
   const auto reads = {stemma::read_completion_request(Kind::kChat, body, rules),
                       stemma::read_completion_request(Kind::kText, body, rules),
-                      stemma::read_response_request(body, rules)};
+                      stemma::read_response_request(body, rules),
+                      stemma::read_message_request(body, rules)};
   for (const auto& read : reads) {
     if (const auto* const fault = std::get_if<stemma::ApiError>(&read)) {
       if (stemma::error_event(*fault).empty()) std::abort();

@@ -241,6 +241,10 @@ std::string event_of(std::string json) {
   return "data: " + json + "\n\n";
 }
 
+std::string named_event_of(std::string_view name, std::string json) {
+  return std::string("event: ").append(name).append("\n").append(event_of(std::move(json)));
+}
+
 std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> answers,
                         bool has_logprobs, const AnswerUsage& usage, const TemplateJson& receipt) {
   Json json = head_json(head, /*is_event=*/false);

@@ -94,6 +94,8 @@ TemplateJson chances_json(std::span<const TokenChance> chances);
 
 // Server-sent events (the HTML standard's event streams): "data: JSON\n\n".
 std::string event_of(std::string json);
+// The same with a name before it: "event: NAME\n".
+std::string named_event_of(std::string_view name, std::string json);
 
 // What a stream of OpenAI's begins each answer of a chat with: its role. Empty for a completion.
 // `usage_so_far`: as AnswerPiece's. `prompt_tokens`: where they are to be told, else none.

@@ -42,6 +42,10 @@ struct RequestRules {
 
 enum class CompletionKind : std::uint8_t { kChat, kText };
 
+// As what an answer is told: in OpenAI's words for completions or for responses, or in Anthropic's
+// for messages. The last two are chats of one answer, told in the order in which it came.
+enum class AnswerShape : std::uint8_t { kCompletion, kResponse, kMessage };
+
 // Those that say in which forms these templates print messages, that of chats without tools and
 // with; nullptr: there is none. Each is tried once.
 RequestRules rules_of_templates(const ChatTemplate* plain_or_null,
@@ -80,7 +84,8 @@ struct CompletionRequest {
   // Absent: 16 for a completion; for a chat the model's max_new_tokens, or all there is. 0: the
   // prompt alone is wanted (echo).
   std::optional<std::int64_t> max_tokens;
-  std::int64_t min_tokens = 0;  // before which nothing but max_tokens ends an answer
+  bool max_tokens_give_way = false;  // where the context has no room for so many
+  std::int64_t min_tokens = 0;       // before which nothing but max_tokens ends an answer
   // truncate_prompt_tokens: so many of the prompt's last tokens; kPromptThatFits: as many as leave
   // room for max_tokens. Absent: all.
   std::optional<std::int64_t> prompt_tokens_kept;
@@ -105,7 +110,8 @@ struct CompletionRequest {
   CacheFields cache;
   bool wants_tokens = false;   // return_token_ids: the answer as tokens too
   bool wants_receipt = false;  // in the body; the header has it anyway
-  std::string response;        // of /v1/responses: what the answer repeats; empty: another path
+  AnswerShape shape = AnswerShape::kCompletion;
+  std::string response;  // of a response: what it repeats of its request
 };
 
 // Reads a request's body.

@@ -82,11 +82,6 @@ Json usage_json(const AnswerUsage& usage) {
   return json;
 }
 
-// Where a call came in the text; whoever says nothing of that had it behind all of it.
-std::size_t call_place(const AnswerPiece& piece, std::size_t call) {
-  return piece.call_places.empty() ? piece.text.size() : piece.call_places[call];
-}
-
 bool is_whole(std::string_view finish_reason) {
   return finish_reason == "stop" || finish_reason == "tool_calls";
 }
@@ -133,10 +128,6 @@ std::string with_members(std::string object, std::string_view others) {
   return object.append(others.substr(1));
 }
 
-void append_event(std::string_view type, std::string json, std::string& events) {
-  events.append("event: ").append(type).append("\n").append(event_of(std::move(json)));
-}
-
 void add_cost(Json& response, const AnswerUsage& usage, const Json& receipt) {
   response["usage"] = usage_json(usage);
   if (!receipt.is_null()) response["cache_receipt"] = receipt;
@@ -144,7 +135,7 @@ void add_cost(Json& response, const AnswerUsage& usage, const Json& receipt) {
 
 }  // namespace
 
-std::string ResponseAnswer::begin() {
+std::string ResponseAnswer::begin(const AnswerUsage&) {
   std::string events;
   for (const char* const type : {"response.created", "response.in_progress"}) {
     say_response(type, response_json(head_), events);
@@ -322,7 +313,7 @@ void ResponseAnswer::say(std::string_view type, Json event, std::string& events)
   if (!streams_) return;
   event["type"] = type;
   event["sequence_number"] = said_++;
-  append_event(type, json_text(event), events);
+  events += named_event_of(type, json_text(event));
 }
 
 std::string ResponseAnswer::text_of(const Json& response) const {
@@ -333,8 +324,8 @@ void ResponseAnswer::say_response(std::string_view type, const Json& response,
                                   std::string& events) {
   if (!streams_) return;
   const Json about = {{"type", type}, {"sequence_number", said_++}};
-  append_event(type, with_members("{\"response\":" + text_of(response) + "}", json_text(about)),
-               events);
+  events += named_event_of(
+      type, with_members("{\"response\":" + text_of(response) + "}", json_text(about)));
 }
 
 }  // namespace stemma

@@ -15,26 +15,23 @@
 
 #include "openai/api_error.h"
 #include "openai/completion_answer.h"
+#include "openai/ordered_answer.h"
 #include "template/template_json.h"
 
 namespace stemma {
 
-// One answer, as it comes. Streamed, each function returns the events that are new; else all are
-// silent but the end, which returns the body.
-class ResponseAnswer {
+class ResponseAnswer final : public OrderedAnswer {
  public:
   // `request`: CompletionRequest::response.
   ResponseAnswer(AnswerHead head, std::string request, bool streams)
       : head_(std::move(head)), request_(std::move(request)), streams_(streams) {}
 
-  // Once, first.
-  std::string begin();
+  std::string begin(const AnswerUsage& of_prompt) override;
   // A token may be told of before what it says: its chance is that of the next text, and of none
   // where a call comes first.
-  std::string push(const AnswerPiece& piece);
-  // Once, last: one of these two. `receipt`: null for none.
-  std::string end(const AnswerUsage& usage, const TemplateJson& receipt);
-  std::string fail(const ApiError& error);
+  std::string push(const AnswerPiece& piece) override;
+  std::string end(const AnswerUsage& usage, const TemplateJson& receipt) override;
+  std::string fail(const ApiError& error) override;
 
  private:
   // Of an item, and of a part of its content.

@@ -68,7 +68,7 @@ std::vector<std::int64_t> places_of(const std::vector<TemplateJson>& events,
 std::string body_of(const std::vector<AnswerPiece>& pieces, const AnswerUsage& usage = {},
                     const std::string& request = "{}") {
   ResponseAnswer whole(head(), request, /*streams=*/false);
-  EXPECT_EQ(whole.begin(), "");
+  EXPECT_EQ(whole.begin({}), "");
   for (const AnswerPiece& piece : pieces) EXPECT_EQ(whole.push(piece), "");
   return whole.end(usage, TemplateJson());
 }
@@ -89,7 +89,7 @@ TEST(ResponseAnswer, OfAText) {
 
 TEST(ResponseStream, RepeatsWhatWasAskedInEachEventOfTheWholeAnswer) {
   ResponseAnswer stream(head(), R"({"metadata":{"k":"v"}})", /*streams=*/true);
-  std::string told = stream.begin();
+  std::string told = stream.begin({});
   told += stream.push(piece_of("hello", {}, "stop"));
   told += stream.end(kUsage, TemplateJson());
   const auto events = events_of(told);
@@ -121,7 +121,7 @@ TEST(ResponseAnswer, ThatWasCutOffSaysWhy) {
 
 TEST(ResponseStream, OfATextIsItsBodyInPieces) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   said += stream.push(piece_of("he"));
   said += stream.push(piece_of(""));
   said += stream.push(piece_of("llo", {}, "stop"));
@@ -143,7 +143,7 @@ TEST(ResponseStream, OfATextIsItsBodyInPieces) {
 //   output   0: message "I look."   1: call   2: call   3: message "Done."
 TEST(ResponseStream, CallsAndTextsAreItemsInTheirOrder) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   said += stream.push(piece_of("I look.", {{"look", "{}"}}));
   AnswerPiece second = piece_of("", {{"go", "[]"}});
   second.first_call = 1;
@@ -170,7 +170,7 @@ TEST(ResponseStream, CallsAndTextsAreItemsInTheirOrder) {
 // once, in its place.
 TemplateJson output_of(const std::vector<AnswerPiece>& pieces) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   for (const AnswerPiece& piece : pieces) said += stream.push(piece);
   said += stream.end({}, TemplateJson());
   const std::vector<TemplateJson> events = events_of(said);
@@ -277,7 +277,7 @@ AnswerPiece thoughts_of(std::string thoughts, std::string text = "", std::string
 //   output   0: reasoning "I look."   1: message "The sea."
 TEST(ResponseStream, ThoughtsAreAnItemBeforeTheText) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   said += stream.push(thoughts_of("I "));
   said += stream.push(thoughts_of("look.", "The", ""));
   said += stream.push(piece_of(" sea.", {}, "stop"));
@@ -304,7 +304,7 @@ TEST(ResponseStream, ThoughtsAreAnItemBeforeTheText) {
 //   output   0: message "Hm."   1: reasoning "I look."   2: message "The sea."
 TEST(ResponseStream, ThoughtsBehindATextEndItsMessage) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   said += stream.push(piece_of("Hm."));
   said += stream.push(thoughts_of("I look."));
   said += stream.push(piece_of("The sea.", {}, "stop"));
@@ -321,7 +321,7 @@ TEST(ResponseStream, ThoughtsBehindATextEndItsMessage) {
 
 TEST(ResponseStream, ThoughtsThatWereCutOffAreNotWhole) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   said += stream.push(thoughts_of("I ", "", "length"));
   said += stream.end(kUsage, TemplateJson());
   const TemplateJson response = events_of(said).back()["response"];
@@ -332,7 +332,7 @@ TEST(ResponseStream, ThoughtsThatWereCutOffAreNotWhole) {
 
 TEST(ResponseStream, LogprobsAreThoseOfTheText) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   AnswerPiece thinks = thoughts_of("a");
   thinks.chances = {{.token = {.text = "a"}, .likeliest = {}, .is_thought = true}};
   AnswerPiece ends = thoughts_of("");
@@ -350,7 +350,7 @@ TEST(ResponseStream, LogprobsAreThoseOfTheText) {
 
 TEST(ResponseStream, ThatSaysNothingHasAnEmptyMessage) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   said += stream.push(piece_of("", {}, "stop"));
   said += stream.end(kUsage, TemplateJson());
   EXPECT_EQ(events_of(said).back()["response"]["output"][0]["content"][0]["text"], "");
@@ -358,7 +358,7 @@ TEST(ResponseStream, ThatSaysNothingHasAnEmptyMessage) {
 
 TEST(ResponseStream, TokensHaveTheirLogprobsInPiecesAndWhole) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   for (const char* const text : {"a", "b"}) {
     AnswerPiece piece = piece_of(text);
     piece.chances = {{.token = {.text = text, .logprob = -1}, .likeliest = {}}};
@@ -372,7 +372,7 @@ TEST(ResponseStream, TokensHaveTheirLogprobsInPiecesAndWhole) {
 
 TEST(ResponseStream, ThatFailsSaysWhatItHadAndWhy) {
   ResponseAnswer stream(head(), "{}", /*streams=*/true);
-  std::string said = stream.begin();
+  std::string said = stream.begin({});
   said += stream.push(piece_of("", {{"go", "{}"}}));
   said += stream.fail(server_error("the step failed"));
   const TemplateJson response = events_of(said).back()["response"];

@@ -15,6 +15,7 @@
 #include "model/unicode_text.h"
 #include "openai/completion_answer.h"
 #include "openai/field_reader.h"
+#include "openai/request_places.h"
 
 namespace stemma {
 namespace {
@@ -71,7 +72,7 @@ Json of_chats(const Json& body) {
 // The messages of the chat, and where in the request each came from.
 struct Conversation {
   Json messages = Json::array();
-  std::vector<std::string> origins;
+  RequestPlaces places;
   std::string thoughts = {};  // of the assistant, whose turn goes on
 
   // Thoughts behind which somebody else has the word are of no message.
@@ -79,8 +80,8 @@ struct Conversation {
     Json message;
     message["role"] = role;
     message["content"] = "";
+    places.add(item_path("messages", messages.size()), std::move(origin));
     messages.push_back(std::move(message));
-    origins.push_back(std::move(origin));
     if (role == "assistant") {
       give_thoughts();
     } else {
@@ -260,23 +261,11 @@ void check_metadata(FieldReader& fields) {
   }
 }
 
-// Whether `path` is `place` in the chat, or in it: then it becomes that in the request.
-bool move_path(std::string& path, const std::string& place, std::string_view origin) {
-  if (!path.starts_with(place)) return false;
-  const bool is_whole = path.size() == place.size();
-  if (!is_whole && path[place.size()] != '.' && path[place.size()] != ':') return false;
-  path.replace(0, place.size(), origin);
-  return true;
-}
-
-// Of what the chat has at other places than the request: where that came from.
-void move_to_origin(std::string& path, const Conversation& conversation) {
-  for (std::size_t i = 0; i < conversation.origins.size(); ++i) {
-    if (move_path(path, item_path("messages", i), conversation.origins[i])) return;
-  }
-  if (move_path(path, "response_format.json_schema", "text.format")) return;
-  if (move_path(path, "response_format", "text.format")) return;
-  move_path(path, "tool_choice.function", "tool_choice");
+// Of what is no message.
+void add_places(RequestPlaces& places) {
+  places.add("response_format.json_schema", "text.format");
+  places.add("response_format", "text.format");
+  places.add("tool_choice.function", "tool_choice");
 }
 
 // A model's own number as people wrote it: 0.6, where a float is 0.60000002384185791.
@@ -347,16 +336,19 @@ ApiResult<CompletionRequest> read_response_request(std::string_view body,
   read_logprobs(fields, chat);
   check_metadata(fields);
   if (fault.has_value()) return *std::move(fault);
+  RequestPlaces& places = conversation.places;
+  add_places(places);
   ApiResult<CompletionRequest> read = completion_request_of(CompletionKind::kChat, chat, rules);
   if (auto* const wrong = std::get_if<ApiError>(&read)) {
-    move_to_origin(wrong->param, conversation);
-    move_to_origin(wrong->message, conversation);
+    places.move(wrong->param);
+    places.move(wrong->message);
     return std::move(*wrong);
   }
   auto& request = std::get<CompletionRequest>(read);
+  request.shape = AnswerShape::kResponse;
   request.response = repeated(given, request, fields);
   if (fault.has_value()) return *std::move(fault);
-  move_to_origin(request.form.path, conversation);
+  places.move(request.form.path);
   return read;
 }
 

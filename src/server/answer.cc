@@ -5,7 +5,10 @@
 #include <span>
 #include <utility>
 
+#include "anthropic/message_answer.h"
+#include "anthropic/message_error.h"
 #include "model/unicode_text.h"
+#include "openai/response_answer.h"
 #include "server/receipt.h"
 
 namespace stemma {
@@ -75,6 +78,27 @@ std::int64_t values_of(const AnswerUpdate& update) {
          values_of_chances(update.chances) + std::ssize(update.tokens);
 }
 
+std::unique_ptr<OrderedAnswer> ordered_answer_or_null(AnswerPlan& plan) {
+  switch (plan.shape) {
+    case AnswerShape::kCompletion:
+      return nullptr;
+    case AnswerShape::kResponse:
+      return std::make_unique<ResponseAnswer>(plan.head, std::exchange(plan.response, {}),
+                                              plan.stream);
+    case AnswerShape::kMessage:
+      return std::make_unique<MessageAnswer>(plan.head, plan.max_tokens, plan.stream);
+  }
+  return nullptr;
+}
+
+// Anthropic's clients look for it by another name.
+std::vector<std::pair<std::string, std::string>> request_id_headers(const std::string& request_id,
+                                                                    AnswerShape shape) {
+  std::vector<std::pair<std::string, std::string>> headers = {{"X-Request-Id", request_id}};
+  if (shape == AnswerShape::kMessage) headers.emplace_back("request-id", request_id);
+  return headers;
+}
+
 void leave_out_thoughts(AnswerPiece& piece) {
   piece.thoughts.clear();
   std::erase_if(piece.chances, [](const TokenChance& chance) { return chance.is_thought; });
@@ -82,14 +106,20 @@ void leave_out_thoughts(AnswerPiece& piece) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> answer_headers(const std::string& request_id,
+std::vector<std::pair<std::string, std::string>> answer_headers(const AnswerPlan& plan,
                                                                 const RequestStats& stats) {
-  return {{"X-Request-Id", request_id}, {"X-Stemma-Cache", receipt_header(stats)}};
+  auto headers = request_id_headers(plan.request_id, plan.shape);
+  headers.emplace_back("X-Stemma-Cache", receipt_header(stats));
+  return headers;
 }
 
-HttpResponse error_response(const ApiError& error, const std::string& request_id) {
-  HttpResponse response = {.status = error.status, .body = error_body(error)};
-  response.headers.emplace_back("X-Request-Id", request_id);
+HttpResponse error_response(const ApiError& error, const std::string& request_id,
+                            AnswerShape shape) {
+  const bool is_message = shape == AnswerShape::kMessage;
+  HttpResponse response = {
+      .status = error.status,
+      .headers = request_id_headers(request_id, shape),
+      .body = is_message ? message_error_body(error, request_id) : error_body(error)};
   if (error.retry_after_s.has_value()) {
     response.headers.emplace_back("Retry-After", std::to_string(*error.retry_after_s));
   }
@@ -107,9 +137,7 @@ Answer::Answer(AnswerPlan plan)
       chances_of_prompt_(plan_.echoes.size()),
       unfinished_(plan_.answers()) {
   values_of_request_ = values_of_text(plan_.response);
-  if (!plan_.response.empty()) {
-    response_.emplace(plan_.head, std::exchange(plan_.response, {}), plan_.stream);
-  }
+  ordered_or_null_ = ordered_answer_or_null(plan_);
   for (const std::string& echo : plan_.echoes) {
     characters_of_echo_.push_back(characters_in(echo));
     values_of_prompt_.push_back(values_of_text(echo));
@@ -139,7 +167,7 @@ Answer::Time Answer::time_of(const AnswerUpdate& update) const {
     values += values_of_prompt_[prompt_of(update.index)] + values_of_request_;
   }
   // A call, too, is told of behind all of the message before it.
-  const bool tells_all = ends_with(update) || (response_.has_value() && !readers_.empty());
+  const bool tells_all = ends_with(update) || (ordered_or_null_ != nullptr && !readers_.empty());
   if (tells_all) values += kept_values_;
   if (ends_with(update)) values += values_of_request_;
   if (values > kVeryLongValues) return Time::kVeryLong;
@@ -158,15 +186,15 @@ AnswerOutput Answer::take(AnswerUpdate&& update) {
     const bool too_much = update.error.code == ErrorCode::kTooLarge;
     return fail(too_much ? overloaded(update.error.detail) : api_error_of(update.error));
   }
-  const bool comes_whole = !plan_.stream && !response_.has_value();
+  const bool comes_whole = !plan_.stream && ordered_or_null_ == nullptr;
   if (comes_whole && update.finish == FinishReason::kNone) return output;  // stats alone
   if (update.finish != FinishReason::kNone) outcome_ = finish_reason_name(update.finish);
-  if (!plan_.stream || response_.has_value()) kept_values_ += values_of(update);
+  if (!plan_.stream || ordered_or_null_ != nullptr) kept_values_ += values_of(update);
   AnswerPiece piece = piece_of(update);
   if (plan_.stream) {
     stream(update.index, std::move(piece), output);
-  } else if (response_.has_value()) {
-    response_->push(piece);
+  } else if (ordered_or_null_ != nullptr) {
+    ordered_or_null_->push(piece);
   } else {
     answers_[static_cast<std::size_t>(update.index)] = std::move(piece);
   }
@@ -275,17 +303,18 @@ AnswerOutput Answer::fail(const ApiError& fault) {
   outcome_ = finish_reason_name(FinishReason::kFailed);
   AnswerOutput output = {.ends = true, .failed = true};
   if (streaming_) {
-    output.events = response_.has_value() ? response_->fail(fault) : error_event(fault);
+    output.events =
+        ordered_or_null_ != nullptr ? ordered_or_null_->fail(fault) : error_event(fault);
   } else {
     status_ = fault.status;
-    output.whole = error_response(fault, plan_.request_id);
+    output.whole = error_response(fault, plan_.request_id, plan_.shape);
   }
   return output;
 }
 
 HttpResponse Answer::stream_head() const {
   HttpResponse head = {.content_type = "text/event-stream; charset=utf-8",
-                       .headers = answer_headers(plan_.request_id, stats_)};
+                       .headers = answer_headers(plan_, stats_)};
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");  // proxies pass events on at once
   return head;
@@ -296,14 +325,15 @@ void Answer::stream(std::int64_t index, AnswerPiece&& piece, AnswerOutput& outpu
   const auto answer = static_cast<std::size_t>(index);
   if (!shown_[answer]) {
     shown_[answer] = true;
-    output.events += response_.has_value() ? response_->begin() : first_event_of(index);
+    output.events +=
+        ordered_or_null_ != nullptr ? ordered_or_null_->begin(usage()) : first_event_of(index);
     show_prompt(piece);
   }
   const bool says = !piece.text.empty() || !piece.thoughts.empty() || !piece.calls.empty() ||
                     !piece.chances.empty() || !piece.tokens.empty() || !piece.finish_reason.empty();
   if (!says) return;
-  output.events += response_.has_value() ? response_->push(piece)
-                                         : piece_event(plan_.head, piece, plan_.has_logprobs);
+  output.events += ordered_or_null_ != nullptr ? ordered_or_null_->push(piece)
+                                               : piece_event(plan_.head, piece, plan_.has_logprobs);
 }
 
 std::string Answer::first_event_of(std::int64_t index) const {
@@ -334,14 +364,14 @@ TemplateJson Answer::receipt() const {
 
 std::string Answer::body() {
   if (plan_.receipt_only) return receipt_json(stats_, plan_.policy).dump();
-  if (response_.has_value()) return response_->end(usage(), receipt());
+  if (ordered_or_null_ != nullptr) return ordered_or_null_->end(usage(), receipt());
   for (AnswerPiece& answer : answers_) show_prompt(answer);
   return answer_body(plan_.head, answers_, plan_.has_logprobs, usage(), receipt());
 }
 
 std::string Answer::last_events() {
   const AnswerUsage cost = usage();
-  if (response_.has_value()) return response_->end(cost, receipt());
+  if (ordered_or_null_ != nullptr) return ordered_or_null_->end(cost, receipt());
   std::string events;
   if (plan_.include_usage || plan_.wants_receipt) {
     const AnswerUsage* const usage_or_null = plan_.include_usage ? &cost : nullptr;
@@ -355,12 +385,12 @@ void Answer::finish(AnswerOutput& output) {
   if (plan_.stream) {
     output.events += last_events();
   } else {
-    output.whole = {.headers = answer_headers(plan_.request_id, stats_), .body = body()};
+    output.whole = {.headers = answer_headers(plan_, stats_), .body = body()};
   }
   // Here, where it may take as long as it did to write it.
   answers_.clear();
   chances_of_prompt_.clear();
-  response_.reset();
+  ordered_or_null_.reset();
 }
 
 }  // namespace stemma

@@ -11,13 +11,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "http/http_server.h"
 #include "openai/completion_answer.h"
-#include "openai/response_answer.h"
+#include "openai/ordered_answer.h"
 #include "server/answer_tally.h"
 #include "server/serving_loop.h"
 #include "server/token_chances.h"
@@ -50,7 +51,9 @@ struct AnswerPlan {
   bool tells_thoughts = true;  // which clients get to see
   bool wants_receipt = false;
   bool receipt_only = false;  // nobody reads the answer: it was asked for to be cached
-  std::string response;       // CompletionRequest::response: of one answer, without an echo
+  AnswerShape shape = AnswerShape::kCompletion;  // the others: one answer, without an echo
+  std::string response;                          // CompletionRequest::response
+  std::int64_t max_tokens = 0;                   // of a message: that were asked for
 
   std::int64_t answers() const { return copies * std::ssize(echoes); }
 };
@@ -121,13 +124,14 @@ class Answer {
   }
 
   AnswerPlan plan_;
-  std::vector<AnswerPiece> answers_;        // texts are kept where nothing else keeps them
-  std::vector<bool> shown_;                 // by answer: its first event has left
-  std::optional<ResponseAnswer> response_;  // where it is one
-  std::vector<ToolCallReader> readers_;     // by answer, of plan_; none where there are no calls
-  std::vector<std::int64_t> calls_;         // by answer: that it made
-  std::vector<RequestStats> of_prompt_;     // of the first answer to each prompt
-  std::vector<GeneratedText> generated_;    // by answer
+  std::vector<AnswerPiece> answers_;  // texts are kept where nothing else keeps them
+  std::vector<bool> shown_;           // by answer: its first event has left
+  std::unique_ptr<OrderedAnswer>
+      ordered_or_null_;                   // nullptr: its shape tells texts and calls apart
+  std::vector<ToolCallReader> readers_;   // by answer, of plan_; none where there are no calls
+  std::vector<std::int64_t> calls_;       // by answer: that it made
+  std::vector<RequestStats> of_prompt_;   // of the first answer to each prompt
+  std::vector<GeneratedText> generated_;  // by answer
   std::vector<std::vector<TokenChance>> chances_of_prompt_;
   std::vector<std::int64_t> values_of_prompt_;  // about how many JSON values showing each makes
   std::int64_t kept_values_ = 0;                // about how many are written, or freed, at the end
@@ -143,10 +147,11 @@ class Answer {
 };
 
 // The headers that every answer has.
-std::vector<std::pair<std::string, std::string>> answer_headers(const std::string& request_id,
+std::vector<std::pair<std::string, std::string>> answer_headers(const AnswerPlan& plan,
                                                                 const RequestStats& stats);
 
-// An error as a whole answer.
-HttpResponse error_response(const ApiError& error, const std::string& request_id);
+// An error as a whole answer, in place of one of this shape.
+HttpResponse error_response(const ApiError& error, const std::string& request_id,
+                            AnswerShape shape = AnswerShape::kCompletion);
 
 }  // namespace stemma

@@ -79,6 +79,43 @@ TEST(Answers, ThatFailBehindTheirHeadHadItsStatus) {
   EXPECT_EQ(failed.outcome(), "failed");
 }
 
+// In its words, before its head and behind it, and under the names by which its clients look for
+// their request.
+TEST(Answers, ThatAreMessagesFailAsMessages) {
+  const auto plan_of = [](bool stream) {
+    AnswerPlan plan;
+    plan.shape = AnswerShape::kMessage;
+    plan.request_id = "req-1";
+    plan.stream = stream;
+    return plan;
+  };
+  Answer whole(plan_of(false));
+  const AnswerOutput refused = whole.take(failure());
+  ASSERT_TRUE(refused.whole.has_value());
+  EXPECT_TRUE(refused.whole->body.starts_with(R"({"type":"error","error":{"type":"api_error")"))
+      << refused.whole->body;
+  EXPECT_EQ(refused.whole->headers, (std::vector<std::pair<std::string, std::string>>{
+                                        {"X-Request-Id", "req-1"}, {"request-id", "req-1"}}));
+  Answer stream(plan_of(true));
+  EXPECT_TRUE(stream.take(piece("Once")).head.has_value());
+  EXPECT_TRUE(stream.take(failure()).events.starts_with("event: error\n"));
+}
+
+TEST(Answers, ThatAreMessagesBeginWithWhatTheirPromptCost) {
+  AnswerPlan plan;
+  plan.shape = AnswerShape::kMessage;
+  plan.stream = true;
+  Answer answer(std::move(plan));
+  AnswerUpdate first = piece("Once");
+  first.stats.prompt_tokens = 30;
+  first.stats.cached_tokens = 16;
+  const std::string events = answer.take(std::move(first)).events;
+  EXPECT_NE(events.find(R"("input_tokens":14,"cache_creation_input_tokens":0,)"
+                        R"("cache_read_input_tokens":16,"output_tokens":0)"),
+            std::string::npos)
+      << events;
+}
+
 // Of each answer its own: prompt 1 has answers 2 and 3.
 TEST(Answers, ThatStreamSayWhatTheyCostSoFarWhereThatIsAsked) {
   AnswerPlan plan;
@@ -297,6 +334,7 @@ TEST(Answers, ThatStreamTakeLongWhereTheyShowThePromptAndNotBetween) {
 TEST(Answers, ThatAreResponsesTakeLongAtTheirEnd) {
   AnswerPlan plan;
   plan.stream = true;
+  plan.shape = AnswerShape::kResponse;
   plan.response = "{}";
   Answer answer(std::move(plan));
   for (int i = 0; i < 400; ++i) {
@@ -313,6 +351,7 @@ TEST(Answers, ThatAreResponsesTakeLongAtTheirEnd) {
 TEST(Answers, ThatAreResponsesTakeLongWhereTheyRepeatALongRequest) {
   AnswerPlan plan;
   plan.stream = true;
+  plan.shape = AnswerShape::kResponse;
   plan.response = R"({"metadata":{"k":")" + std::string(1'000'000, 'v') + R"("}})";
   Answer answer(std::move(plan));
   EXPECT_TRUE(takes_long(answer, piece("Once")));

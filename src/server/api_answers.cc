@@ -8,7 +8,8 @@ namespace stemma {
 namespace {
 
 std::string_view id_prefix(const AnswerPlan& plan) {
-  if (!plan.response.empty()) return "resp_";
+  if (plan.shape == AnswerShape::kMessage) return "msg_";
+  if (plan.shape == AnswerShape::kResponse) return "resp_";
   return plan.head.kind == CompletionKind::kChat ? "chatcmpl-" : "cmpl-";
 }
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <utility>
 
+#include "anthropic/message_request.h"
 #include "base/machine_entropy.h"
 #include "base/wall_clock.h"
 #include "openai/response_request.h"
@@ -41,9 +43,29 @@ bool is_polled(std::string_view path) {
          path == "/v1/cache/stats" || path == "/v1/cache/tree";
 }
 
+// Seconds since 1970, as RFC 3339 writes them.
+std::string utc_text(std::int64_t time_s) {
+  const std::chrono::sys_seconds time{std::chrono::seconds(time_s)};
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(time - day);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                     clock.hours().count(), clock.minutes().count(), clock.seconds().count());
+}
+
 template <CompletionKind kKind>
 ApiResult<CompletionRequest> read_completion_of(std::string_view body, const RequestRules& rules) {
   return read_completion_request(kKind, body, rules);
+}
+
+ApiResult<CompletionRequest> read_message(std::string_view body, const RequestRules& rules) {
+  return read_message_request(body, rules);
+}
+
+// In which words what is wrong is told there.
+AnswerShape shape_at(std::string_view path) {
+  return path.starts_with("/v1/messages") ? AnswerShape::kMessage : AnswerShape::kCompletion;
 }
 
 // Whether a body is known to be so short that it may be read although it is of no use, as some
@@ -108,6 +130,8 @@ std::span<const ApiService::Route> ApiService::routes() {
       Route{"POST", "/v1/chat/completions", Access::kKey, &ApiService::chat},
       Route{"POST", "/v1/completions", Access::kKey, &ApiService::completion},
       Route{"POST", "/v1/responses", Access::kKey, &ApiService::response},
+      Route{"POST", "/v1/messages", Access::kKey, &ApiService::message},
+      Route{"POST", "/v1/messages/count_tokens", Access::kKey, &ApiService::count_tokens},
       Route{"POST", "/v1/embeddings", Access::kKey, &ApiService::embeddings},
       Route{"POST", "/tokenize", Access::kKey, &ApiService::tokenize},
       Route{"POST", "/detokenize", Access::kKey, &ApiService::detokenize},
@@ -142,7 +166,8 @@ ApiService::Admission ApiService::admit_to(const Route& route, const HttpRequest
   if (options_.keys.open_to_all()) {
     if (auto fault = options_.origins.fault(head)) return Refused{forbidden(*std::move(fault))};
   }
-  std::optional<Caller> caller = options_.keys.caller_of(head.header_or_null("authorization"));
+  std::optional<Caller> caller = options_.keys.caller_of(head.header_or_null("authorization"),
+                                                         head.header_or_null("x-api-key"));
   if (!caller.has_value()) {
     return Refused{not_allowed("an API key is wanted: Authorization: Bearer KEY")};
   }
@@ -164,7 +189,8 @@ ApiService::Exchange ApiService::exchange_of(const HttpRequest& head) {
 }
 
 HttpResponse ApiService::response_to(const Refused& refused, const Exchange& exchange) {
-  HttpResponse response = error_response(refused.error, exchange.request_id);
+  HttpResponse response =
+      error_response(refused.error, exchange.request_id, shape_at(exchange.path));
   if (!refused.allowed_method.empty()) {
     response.headers.emplace_back("Allow", std::string(refused.allowed_method));
   }
@@ -251,7 +277,9 @@ void ApiService::answer_text(ExchangeId exchange, std::string&& json) {
 
 void ApiService::refuse(ExchangeId exchange, const ApiError& error) {
   const auto found = exchanges_.find(exchange);
-  if (found != exchanges_.end()) answer(exchange, error_response(error, found->second.request_id));
+  if (found == exchanges_.end()) return;
+  const Exchange& entry = found->second;
+  answer(exchange, error_response(error, entry.request_id, shape_at(entry.path)));
 }
 
 // Of which only what it is to run is open.
@@ -340,13 +368,18 @@ void ApiService::version(ExchangeId exchange, HttpRequest&&) {
   answer_json(exchange, {{"version", std::string(kVersion)}});
 }
 
-// An adapter is listed as a model that has the model as its parent.
+// An adapter is listed as a model that has the model as its parent. Clients of OpenAI's look for
+// `object` and `created`, those of Anthropic's for `type`, `display_name` and `created_at`.
 TemplateJson ApiService::model_json(std::string_view name) const {
   const bool is_adapter = name != preparation_.model_name();
   TemplateJson model;
   model["id"] = name;
   model["object"] = "model";
-  model["created"] = static_cast<std::int64_t>(started_s_);
+  model["type"] = "model";
+  model["display_name"] = name;
+  const auto started_s = static_cast<std::int64_t>(started_s_);
+  model["created"] = started_s;
+  model["created_at"] = utc_text(started_s);
   model["owned_by"] = "stemma";
   model["max_model_len"] = preparation_.context_tokens();
   model["root"] = name;
@@ -368,6 +401,9 @@ void ApiService::models(ExchangeId exchange, HttpRequest&&) {
   for (const std::string& adapter : preparation_.adapter_names()) {
     json["data"].push_back(model_json(adapter));
   }
+  json["first_id"] = json["data"].front()["id"];
+  json["last_id"] = json["data"].back()["id"];
+  json["has_more"] = false;
   answer_json(exchange, json);
 }
 
@@ -389,6 +425,14 @@ void ApiService::completion(ExchangeId exchange, HttpRequest&& request) {
 
 void ApiService::response(ExchangeId exchange, HttpRequest&& request) {
   generate(exchange, &read_response_request, std::move(request));
+}
+
+void ApiService::message(ExchangeId exchange, HttpRequest&& request) {
+  generate(exchange, &read_message, std::move(request));
+}
+
+void ApiService::count_tokens(ExchangeId exchange, HttpRequest&& request) {
+  answer_worked_out(exchange, std::move(request.body), &count_tokens_body);
 }
 
 void ApiService::tokenize(ExchangeId exchange, HttpRequest&& request) {

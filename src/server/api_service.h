@@ -157,6 +157,8 @@ class ApiService final : public HttpService {
   void chat(ExchangeId exchange, HttpRequest&& request);
   void completion(ExchangeId exchange, HttpRequest&& request);
   void response(ExchangeId exchange, HttpRequest&& request);
+  void message(ExchangeId exchange, HttpRequest&& request);
+  void count_tokens(ExchangeId exchange, HttpRequest&& request);
   void embeddings(ExchangeId exchange, HttpRequest&& request);
   void tokenize(ExchangeId exchange, HttpRequest&& request);
   void detokenize(ExchangeId exchange, HttpRequest&& request);

@@ -114,11 +114,17 @@ std::vector<NamedQuota> KeyBook::quotas(std::optional<std::int64_t> default_page
   return quotas;
 }
 
-std::optional<Caller> KeyBook::caller_of(const std::string* authorization_or_null) const {
+std::optional<Caller> KeyBook::caller_of(const std::string* authorization_or_null,
+                                         const std::string* api_key_or_null) const {
   if (open_to_all()) return Caller{.admin = true};
-  if (authorization_or_null == nullptr || !is_bearer(*authorization_or_null)) return std::nullopt;
-  const auto key =
-      std::string_view(*authorization_or_null).substr(std::string_view("Bearer ").size());
+  std::string_view key;
+  if (authorization_or_null == nullptr) {
+    if (api_key_or_null == nullptr) return std::nullopt;
+    key = *api_key_or_null;
+  } else {
+    if (!is_bearer(*authorization_or_null)) return std::nullopt;
+    key = std::string_view(*authorization_or_null).substr(std::string_view("Bearer ").size());
+  }
   const auto found = callers_.find(sha256(std::as_bytes(std::span(key))));
   if (found == callers_.end()) return std::nullopt;
   return found->second;

@@ -49,9 +49,10 @@ class KeyBook {
   static Result<KeyBook> parse(std::string_view text, std::string_view file_name);
 
   bool open_to_all() const noexcept { return callers_.empty(); }
-  // Whose request it is, by the value of its header Authorization ("Bearer KEY"); nullptr if it has
-  // none. nullopt: nobody's.
-  std::optional<Caller> caller_of(const std::string* authorization_or_null) const;
+  // Whose request it is, by the value of its header Authorization ("Bearer KEY") or, where it has
+  // none, of X-Api-Key; nullptr: it has none. nullopt: nobody's.
+  std::optional<Caller> caller_of(const std::string* authorization_or_null,
+                                  const std::string* api_key_or_null = nullptr) const;
 
   // Whether a key is this tenant's.
   bool has_tenant(const std::string& tenant) const { return quota_pages_.contains(tenant); }

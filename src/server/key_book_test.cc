@@ -35,6 +35,22 @@ TEST(KeyBook, KnowsTenantsByTheirKeys) {
   EXPECT_FALSE(book->caller_of(nullptr).has_value());
 }
 
+// Clients of Anthropic's send it so. Who sends both says who it is by the one that all know.
+TEST(KeyBook, AKeyMayComeInAHeaderOfItsOwn) {
+  const auto book =
+      KeyBook::parse("alice " + digest_of("a-key") + "\nbob " + digest_of("b-key"), "keys");
+  ASSERT_TRUE(book.ok()) << to_string(book.error());
+  const std::string alice = "a-key";
+  const std::string bob = "Bearer b-key";
+  const std::string nobody = "Bearer other";
+  const std::string none;
+  EXPECT_EQ(book->caller_of(nullptr, &alice)->tenant, "alice");
+  EXPECT_EQ(book->caller_of(&bob, &alice)->tenant, "bob");
+  EXPECT_FALSE(book->caller_of(&nobody, &alice).has_value());
+  EXPECT_FALSE(book->caller_of(nullptr, &bob).has_value());
+  EXPECT_FALSE(book->caller_of(nullptr, &none).has_value());
+}
+
 // As some editors write it before the first line; elsewhere it is part of a name.
 TEST(KeyBook, AMarkOfByteOrderIsNoPartOfATenant) {
   const std::string mark = "\xEF\xBB\xBF";

@@ -47,15 +47,14 @@ class ArgumentWriter {
     if (calls.members.has_value()) parts_.emplace(*calls.members, json_);
   }
 
-  // A function that says nothing of its parameters has none.
+  // A function that says nothing of its parameters has none. `path`: of these in the request.
   Result<Part> write(const TemplateJson& function, const std::string& path) const {
     const auto parameters = function.find("parameters");
     if (parameters == function.end() || parameters->is_null()) {
       return json_.grammar.text(parts_.has_value() ? "" : "{}");
     }
     const auto strict = function.find("strict");
-    const SchemaRules rules = {.strict = strict != function.end() && *strict == true,
-                               .path = path + ".parameters"};
+    const SchemaRules rules = {.strict = strict != function.end() && *strict == true, .path = path};
     STEMMA_ASSIGN_OR_RETURN(const TemplateJson schema,
                             schema_of_arguments(*parameters, rules.path));
     if (!parts_.has_value()) return add_json_schema(schema, rules, json_);
@@ -76,10 +75,15 @@ class ArgumentWriter {
   std::optional<MemberParts> parts_;  // where they are between marks
 };
 
+// Where the client wrote what a function is called with.
+std::string path_of_parameters(const CompletionRequest& request, const std::string& path) {
+  return path + (request.shape == AnswerShape::kMessage ? ".input_schema" : ".parameters");
+}
+
 // A call of any tool that may be called.
 Result<Part> add_call(const CompletionRequest& request, const ToolCallSpelling& calls,
                       ByteGrammar& grammar) {
-  const bool is_chat = request.response.empty();
+  const bool is_chat = request.shape == AnswerShape::kCompletion;
   const ArgumentWriter writer(calls, grammar);
   std::vector<Part> ways;
   for (std::size_t i = 0; i < request.tools.size(); ++i) {
@@ -91,7 +95,8 @@ Result<Part> add_call(const CompletionRequest& request, const ToolCallSpelling& 
     const auto& text = name.get_ref<const std::string&>();
     if (!request.tool_choice.name.empty() && text != request.tool_choice.name) continue;
     STEMMA_RETURN_IF_ERROR(writer.check_name(text, path));
-    STEMMA_ASSIGN_OR_RETURN(const Part arguments, writer.write(*function, path));
+    STEMMA_ASSIGN_OR_RETURN(const Part arguments,
+                            writer.write(*function, path_of_parameters(request, path)));
     ways.push_back(grammar.sequence({grammar.text(calls.name_is_json ? name.dump() : text),
                                      grammar.text(calls.arguments_begin), arguments}));
   }

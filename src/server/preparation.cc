@@ -24,7 +24,7 @@ SamplingParams defaults_of(const GenerationConfig& generation) {
 
 // What clients call a prompt.
 std::string prompt_field(const CompletionRequest& request) {
-  if (!request.response.empty()) return "input";
+  if (request.shape == AnswerShape::kResponse) return "input";
   return request.kind == CompletionKind::kChat ? "messages" : "prompt";
 }
 
@@ -356,8 +356,9 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
     return too_long(request, fmt::format("the prompt of {} tokens leaves nothing of {}",
                                          prompt_tokens, context_text()));
   }
-  const std::int64_t wanted = request.max_tokens.value_or(
+  std::int64_t wanted = request.max_tokens.value_or(
       usual_max_tokens(request, model_.generation(), context - prompt_tokens));
+  if (request.max_tokens_give_way) wanted = std::min(wanted, context - prompt_tokens);
   const std::int64_t max_tokens = std::max<std::int64_t>(wanted, 1);  // an engine gives no less
   if (max_tokens > context - prompt_tokens) {
     return too_long(request, fmt::format("the prompt of {} tokens and max_tokens {} exceed {}",
@@ -420,7 +421,9 @@ AnswerPlan Preparation::plan_of(const CompletionRequest& request) const {
   }
   plan.calls_in_parallel = request.calls_in_parallel;
   plan.wants_receipt = request.wants_receipt;
+  plan.shape = request.shape;
   plan.response = request.response;
+  plan.max_tokens = request.max_tokens.value_or(0);
   plan.echoes.clear();
   plan.tells_thoughts = request.tells_thoughts;
   return plan;
@@ -445,8 +448,8 @@ std::optional<ApiResult<PreparedAnswer>> Preparation::prepare(const CompletionRe
   const Whereabouts where = whereabouts(caller, request.cache);
   PreparedAnswer prepared = {.job = {}, .plan = plan_of(request)};
   AnswerPlan& plan = prepared.plan;
-  // A response says in which order it said and called things.
-  prepared.job.in_pieces = request.stream || !request.response.empty();
+  // Others say in which order they said and called things.
+  prepared.job.in_pieces = request.stream || request.shape != AnswerShape::kCompletion;
   std::optional<ApiResult<OwnedConstraint>> constraint;
   const bool is_chat = request.kind == CompletionKind::kChat;
   const std::size_t prompts = is_chat ? 1 : request.prompts.size();

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "anthropic/message_request.h"
 #include "base/temp_directory.h"
 #include "model/random_adapter.h"
 #include "server/server.h"
@@ -267,18 +268,19 @@ TEST_F(PreparationTest, AnEchoIsThePromptAsItWasSent) {
 }
 
 TEST_F(PreparationTest, WhatIsWrongWithAPromptIsSaidOfTheFieldThatClientsCallItBy) {
-  const auto fault_of = [&](CompletionKind kind, const std::string& response) {
+  const auto fault_of = [&](CompletionKind kind, AnswerShape shape = AnswerShape::kCompletion) {
     CompletionRequest request;
     request.kind = kind;
     request.prompts = {std::vector<TokenId>(300, 7)};  // too long
     request.messages = TemplateJson::array({{{"role", "user"}, {"content", "x"}}});
-    request.response = response;
+    request.shape = shape;
     const auto prepared = preparation_->prepare(std::move(request), {});
     return std::get<ApiError>(prepared).param;
   };
-  EXPECT_EQ(fault_of(CompletionKind::kText, ""), "prompt");
-  EXPECT_EQ(fault_of(CompletionKind::kChat, ""), "messages") << "there is no template";
-  EXPECT_EQ(fault_of(CompletionKind::kChat, "{}"), "input");
+  EXPECT_EQ(fault_of(CompletionKind::kText), "prompt");
+  EXPECT_EQ(fault_of(CompletionKind::kChat), "messages") << "there is no template";
+  EXPECT_EQ(fault_of(CompletionKind::kChat, AnswerShape::kResponse), "input");
+  EXPECT_EQ(fault_of(CompletionKind::kChat, AnswerShape::kMessage), "messages");
 }
 
 // They may be a million: no step of the engine waits until they are read.
@@ -323,6 +325,27 @@ TEST_F(PreparationTest, MoreLogprobsOfPromptsThanMemoryIsMeantForAreRefused) {
   EXPECT_EQ(fault_of(128, 1, true), "accepted");
   EXPECT_EQ(fault_of(2, 110, true), "logprobs");
   EXPECT_EQ(fault_of(2, 110, false), "prompt_logprobs");
+}
+
+// Clients of Anthropic's have to say how many tokens they want: all there is room for, most mean.
+TEST_F(PreparationOfTools, MaxTokensOfAMessageGiveWayToTheContext) {
+  write_templates("");
+  const auto max_tokens_of = [&](std::int64_t asked, std::string_view text) {
+    const std::string body = R"({"max_tokens":)" + std::to_string(asked) +
+                             R"(,"messages":[{"role":"user","content":")" + std::string(text) +
+                             R"("}]})";
+    const auto prepared =
+        preparation_->prepare(read_message_request(body, preparation_->rules()), {});
+    const auto* const answer = std::get_if<PreparedAnswer>(&prepared);
+    if (answer == nullptr) return std::get<ApiError>(prepared).code;
+    EXPECT_EQ(answer->plan.max_tokens, asked) << "by which it is told why it ended";
+    const RequestSpec& spec = answer->job.prompts.front().spec;
+    const bool fills = std::ssize(spec.prompt) + spec.max_tokens == preparation_->context_tokens();
+    return std::string(fills ? "all there is" : "as asked");
+  };
+  EXPECT_EQ(max_tokens_of(9, "hi"), "as asked");
+  EXPECT_EQ(max_tokens_of(100'000, "hi"), "all there is");
+  EXPECT_EQ(max_tokens_of(1, std::string(1000, 'x')), "context_length_exceeded");
 }
 
 TEST_F(PreparationTest, MoreMinTokensThanThereIsRoomForAreRefused) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "anthropic/message_request.h"
 #include "openai/field_reader.h"
 
 namespace stemma {
@@ -39,6 +40,16 @@ ApiResult<TemplateJson> tokenize_body(std::string_view body, const Preparation& 
   json["tokens"] = ids;
   if (has_texts) json["token_strs"] = preparation.token_texts(ids);
   return json;
+}
+
+ApiResult<TemplateJson> count_tokens_body(std::string_view body, const Preparation& preparation) {
+  auto read = read_message_request(body, preparation.rules(), MessageUse::kCount);
+  if (auto* const fault = std::get_if<ApiError>(&read)) return std::move(*fault);
+  const auto& request = std::get<CompletionRequest>(read);
+  if (auto fault = preparation.check_model(request.model)) return *std::move(fault);
+  auto tokens = preparation.chat_tokens(request);
+  if (auto* const fault = std::get_if<ApiError>(&tokens)) return std::move(*fault);
+  return TemplateJson{{"input_tokens", std::get<std::vector<TokenId>>(tokens).size()}};
 }
 
 ApiResult<TemplateJson> detokenize_body(std::string_view body, const Preparation& preparation) {
