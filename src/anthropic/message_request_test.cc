@@ -86,6 +86,18 @@ TEST(MessageRequest, CallsAreOfTheAssistantAndWhatCameOfThemIsATools) {
             R"({"role":"user","content":"And now?"}])");
 }
 
+// A double would be another number, and another text than the model wrote.
+TEST(MessageRequest, InputsHaveTheirIntegersHoweverLongTheyAre) {
+  const CompletionRequest request = accepted(R"("messages":[{"role":"assistant","content":[
+      {"type":"tool_use","id":"t","name":"pay","input":{"wei":1500000000000000000001}}]}])");
+  const auto chat =
+      ChatTemplate::parse("{{ messages[0].tool_calls[0].function.arguments | tojson }}", "t.jinja");
+  ASSERT_TRUE(chat.ok());
+  const auto text = chat->render(request.messages, {});
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(*text, R"({"wei": 1500000000000000000001})");
+}
+
 TEST(MessageRequest, ResultsKeepTheirPlaceAmongTexts) {
   const CompletionRequest request = accepted(R"("messages":[{"role":"user","content":[
       {"type":"text","text":"a"},{"type":"text","text":"b"},

@@ -337,9 +337,9 @@ RenderOptions render_options_of(const CompletionRequest& request) {
   return options;
 }
 
-void narrow_all_but_tools(TemplateJson& body) {
+void narrow_what_is_read(TemplateJson& body) {
   for (auto& [name, value] : body.get_ref<TemplateJson::object_t&>()) {
-    if (name != "tools") narrow_wide_integers(value);
+    if (name != "tools" && name != "messages") narrow_wide_integers(value);
   }
 }
 
@@ -353,7 +353,7 @@ ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_
   if (!parsed.ok()) return field_error("", parsed.error().detail);
   if (!parsed->is_object()) return field_error("", "body: must be a JSON object");
   if (auto fault = check_fields(*parsed)) return *std::move(fault);
-  narrow_all_but_tools(*parsed);
+  narrow_what_is_read(*parsed);
   return std::move(parsed).value();
 }
 

@@ -122,15 +122,15 @@ ApiResult<CompletionRequest> read_completion_request(CompletionKind kind, std::s
 ApiResult<CompletionRequest> completion_request_of(CompletionKind kind, const TemplateJson& body,
                                                    const RequestRules& rules);
 
-// A body of JSON that is an object, strictly parsed, or the fault to tell. In its `tools` integers
-// beyond 64 bits are kept (JsonLimits::keeps_wide_integers). Its objects have 512 fields at most,
-// but for `logit_bias`, which may have `biases_max` where that is more.
+// A body of JSON that is an object, strictly parsed, or the fault to tell. In its `tools` and
+// `messages` integers beyond 64 bits are kept (JsonLimits::keeps_wide_integers). Its objects have
+// 512 fields at most, but for `logit_bias`, which may have `biases_max` where that is more.
 ApiResult<TemplateJson> read_json_body(std::string_view body, std::size_t bytes_max,
                                        std::int64_t biases_max = 0);
 
-// Only tools keep integers beyond 64 bits: what is read of the others are doubles.
-// REQUIRES: body is an object.
-void narrow_all_but_tools(TemplateJson& body);
+// Only tools and messages, which templates print, keep integers beyond 64 bits: what is read of the
+// others are doubles. REQUIRES: body is an object.
+void narrow_what_is_read(TemplateJson& body);
 
 // The fields of a chat that say what its text is: messages, tools, what templates are told, and
 // how it ends.

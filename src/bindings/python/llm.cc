@@ -96,7 +96,7 @@ class LocalEngine {
   std::vector<TokenId> encode_chat(const std::string& json) const {
     TemplateJson chat = json_argument(json, "chat", {.depth_max = 64, .keeps_wide_integers = true});
     if (!chat.is_object()) refuse("chat: must be an object");
-    narrow_all_but_tools(chat);
+    narrow_what_is_read(chat);
     return in_turn(*core_, true, [&] {
       core_->check_open();
       std::optional<ApiError> fault;
