@@ -3,8 +3,11 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -488,6 +491,43 @@ TEST_F(EngineAhead, ARequestWithABrokenRowEndsAndPublishesNothingOfItsStep) {
   EXPECT_EQ(engine_->totals().cached_tokens - cached_before, 16) << "of the step before";
 }
 
+TEST_F(EngineAhead, OutputsThatAreNotWhatWasAskedForFailTheirStep) {
+  const std::vector<TokenId> beyond = {TokenId{HashModel::kVocab}};
+  const std::vector<std::int32_t> of_three_rows = {0, 0, 0};
+  const std::pair<std::string, std::function<void(StepOutputs&)>> cases[] = {
+      {"the model gave 0 tokens instead of 1", [](StepOutputs& given) { given.tokens = {}; }},
+      {"the model looked at 3 rows instead of 10",
+       [&](StepOutputs& given) { given.broken_rows = of_three_rows; }},
+      {"the model gave logits of which none is a number",
+       [&](StepOutputs& given) { given.tokens = beyond; }}};
+  for (const auto& [error, spoil] : cases) {
+    open(true);
+    late_->spoil = spoil;
+    const RequestId id = submit(spec(10, 2));
+    run();
+    EXPECT_EQ(answers_[id].finish, FinishReason::kFailed);
+    EXPECT_EQ(answers_[id].error, error);
+  }
+}
+
+TEST_F(EngineAhead, NoStopTokenIsChosenBeforeMinTokens) {
+  open(false);
+  const RequestId whole = submit(spec(10, 12));
+  run();
+  RequestSpec stopped = spec(10, 12);
+  stopped.stop_tokens = {answers_[whole].tokens[1]};
+  stopped.min_tokens = 6;
+  std::vector<Answer> answers;
+  for (const bool queues : {false, true}) {
+    open(queues);
+    const RequestId id = submit(stopped);
+    run();
+    answers.push_back(answers_[id]);
+  }
+  EXPECT_GE(answers[1].tokens.size(), 6u);
+  EXPECT_EQ(answers[1], answers[0]);
+}
+
 TEST_F(EngineAhead, TokensThatTheRunnerDrawsMakeNoPause) {
   open(true);
   RequestSpec drawn = spec(10, 20);
@@ -530,6 +570,17 @@ TEST_F(EngineAhead, AnEngineThatGoesWaitsForItsStep) {
   step();
   step();
   engine_.reset();
+  EXPECT_EQ(model_.computed_rows, 10 + 2);
+}
+
+TEST_F(EngineAhead, SettlingWaitsForItsStep) {
+  open(true);
+  late_->computes_early = false;
+  submit(spec(10, 50));
+  step();
+  step();
+  EXPECT_EQ(model_.computed_rows, 10 + 1);
+  engine_->settle(std::chrono::seconds(1));
   EXPECT_EQ(model_.computed_rows, 10 + 2);
 }
 

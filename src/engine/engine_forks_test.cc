@@ -221,6 +221,29 @@ TEST_F(EngineForks, CopiesThatFindTheQueueFullEndAsFailed) {
   EXPECT_EQ(ends_[RequestId(id.value() + 3)].finish, FinishReason::kFailed);
 }
 
+// What it would go on from was never written.
+TEST_F(EngineForks, ACopyWhosePageCannotBeCopiedFailsAlone) {
+  const auto answers = answers_alone(10, 3);
+  model_.fails_next_copy = true;
+  const RequestId id = submit(spec(10, 3));
+  run();
+  const RequestId fails(id.value() + 1);
+  EXPECT_EQ(ends_[fails].finish, FinishReason::kFailed);
+  EXPECT_EQ(ends_[fails].error.detail, "no copy");
+  EXPECT_TRUE(tokens_[fails].empty());
+  EXPECT_EQ(tokens_[id], answers[0]);
+  EXPECT_EQ(tokens_[RequestId(id.value() + 2)], answers[2]);
+}
+
+TEST_F(EngineForks, BeganWhenTheirPromptDid) {
+  open();
+  const RequestId id = submit(spec(10, 3));
+  run();
+  for (std::int64_t copy = 1; copy < 3; ++copy) {
+    EXPECT_EQ(ends_[RequestId(id.value() + copy)].stats.queue_us, ends_[id].stats.queue_us);
+  }
+}
+
 TEST_F(EngineForks, LogprobsComeWithEachToken) {
   open();
   RequestSpec wanted = spec(10, 2);

@@ -58,6 +58,9 @@ class HashModel final : public Runner {
     if (fails_without_outputs && batch.outputs() == 0) {
       return Error{ErrorCode::kInternal, "out of order"};
     }
+    if (batch.outputs() == 0 && batch.positions[0] == failing_position) {
+      return Error{ErrorCode::kInternal, "out of order"};
+    }
     logits_.assign(static_cast<std::size_t>(batch.outputs() * kVocab), 0.0f);
     std::size_t output = 0;
     for (std::size_t r = 0; r < batch.requests.size(); ++r) {
@@ -81,7 +84,14 @@ class HashModel final : public Runner {
     return LogitsView{logits_.data(), batch.outputs(), kVocab};
   }
 
+  Status copy_pages(KvPools pools, const PageCopies& copies) override {
+    if (std::exchange(fails_next_copy, false)) return Error{ErrorCode::kInternal, "no copy"};
+    return Runner::copy_pages(pools, copies);
+  }
+
+  bool fails_next_copy = false;  // of pages
   bool fails_without_outputs = false;
+  std::int64_t failing_position = -1;  // whose rows fail where they come first, without outputs
   bool fails_next = false;
   std::int64_t miscomputed_position = -1;  // whose row comes out wrong
   std::int64_t computed_rows = 0;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -76,6 +77,7 @@ class LateRunner final : public Runner {
     StepOutputs outputs = {.logits = {}, .tokens = given_->chosen, .broken_rows = given_->broken};
     if (given_->logits_wanted) outputs.logits = given_->logits;
     outputs.logits.logits = given_->logits_values.data();
+    if (spoil) spoil(outputs);
     return outputs;
   }
 
@@ -84,6 +86,8 @@ class LateRunner final : public Runner {
   std::int64_t refused_permille = 0;  // of steps that are queued
   std::int64_t queued_behind = 0;     // steps, another that was not waited for
   TokenId breaking = -1;              // what is computed of this token is no number
+  // What it makes of outputs that were right; may be empty. Lists that it points to outlive a step.
+  std::function<void(StepOutputs&)> spoil = {};
 
  private:
   struct Step {

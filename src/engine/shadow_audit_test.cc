@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/late_runner.h"
 #include "engine/shadow_audit_fixture.h"
 
 namespace stemma {
@@ -187,6 +188,24 @@ TEST_F(ShadowAuditTest, UnderLoadOneInManyStepsAndNoMoreWaitThanMay) {
   EXPECT_EQ(engine_->totals().shadow_audits_skipped, 8 - ShadowAudit::kWaitingMax);
 }
 
+// Steps that follow each other without a pause make one for it.
+TEST_F(ShadowAuditTest, WhereStepsAreQueuedAHitDoesNotWaitForTheirEnd) {
+  LateRunner late(model_, HashModel::kVocab, 1);
+  pool_ = HashModel::make_pool(options_.kv);
+  engine_ = std::move(Engine::open(options_, {.runner = late,
+                                              .pools = {*pool_},
+                                              .vocab_tokens = HashModel::kVocab,
+                                              .clock = clock_}))
+                .value();
+  ask(text(1, 30), 2);
+  const RequestId id = submit(text(1, 30), 60);
+  for (int i = 0; i < 20; ++i) step();
+  EXPECT_EQ(answers_[id].finish, FinishReason::kNone);
+  EXPECT_EQ(engine_->totals().shadow_audits, 1);
+  EXPECT_GT(late.queued_behind, 10);
+  engine_.reset();
+}
+
 TEST_F(ShadowAuditTest, AModelThatFailsIsNoMismatch) {
   open();
   ask(text(1, 30), 2);
@@ -224,6 +243,16 @@ TEST_F(ShadowAuditTest, WhereNothingIsFreeInTheEndAuditsAreGivenUp) {
   EXPECT_EQ(engine_->totals().evicted_pages, 1) << "for what the request computed";
 }
 
+// Six pages, all of them held by the request that found four: one of them is free when it ends.
+TEST_F(ShadowAuditTest, WhereNothingIsFreeButWillBeAHitWaits) {
+  options_.kv.pages = 6;
+  open();
+  ask(text(1, 17), 1);
+  EXPECT_EQ(ask(text(1, 22), 2).stats.cached_tokens, 16);
+  EXPECT_EQ(engine_->totals().shadow_audits, 1);
+  EXPECT_EQ(engine_->totals().shadow_audits_skipped, 0);
+}
+
 TEST_F(ShadowAuditTest, ABitThatFlippedIsFoundAndThePagesGo) {
   const Tokens prompt = text(1, 30);
   const Tokens right = cold(prompt, 6);
@@ -247,6 +276,18 @@ TEST_F(ShadowAuditTest, ABitThatFlippedIsFoundAndThePagesGo) {
     EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1) << "all is right again";
     EXPECT_EQ(engine_->kv().available_pages(), 100);
   }
+}
+
+// A page that cannot be computed again is not known to be right.
+TEST_F(ShadowAuditTest, WhereLookingForAWrongPageFailsItEndsThere) {
+  const Tokens prompt = text(1, 30);
+  open();
+  ask(prompt, 6);
+  flip(RequestId(0), 3);
+  model_.failing_position = 4;  // the second page's first
+  ask(prompt, 1);
+  EXPECT_EQ(engine_->totals().shadow_audit_mismatches, 1);
+  EXPECT_EQ(cached(prompt), 4);
 }
 
 // To compute a long text page by page would take minutes, in which nobody is served.

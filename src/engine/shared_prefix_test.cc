@@ -205,6 +205,14 @@ TEST_F(SharedPrefixTest, WhoRunsDuringItsPurgePublishesNothing) {
   EXPECT_EQ(ask(prompt(2), 3, 1).stats.cached_tokens, 0);
 }
 
+TEST_F(SharedPrefixTest, NorDoesWhoIsNotTakenInYet) {
+  open();
+  submit(prompt(2), 3, 1);
+  ASSERT_TRUE(engine_->purge(family(kShared)).ok());
+  run();
+  EXPECT_EQ(ask(prompt(2), 3, 1).stats.cached_tokens, 0);
+}
+
 TEST_F(SharedPrefixTest, AWrongPageOfItTakesAllThatWasComputedBehindItAlong) {
   open();
   ask(prompt(2), 3, 1);
