@@ -86,6 +86,19 @@ TEST_F(EnginePlaces, EachRequestIsTimedFromItsOwnFirstToken) {
   EXPECT_EQ(next.front().stats.prompt_tokens, 20) << "as far as known with the first token";
 }
 
+// Of two the older one stays, as its client said that it comes back.
+TEST_F(EnginePlaces, HowSoonAClientComesBackIsWeighedWhereThePolicyDoesThat) {
+  options_.kv.eviction = "hazard";
+  options_.kv.pages = 12;
+  open();
+  RequestSpec kept = spec(1, 16);
+  kept.retention = Retention::kLong;
+  ask(kept);
+  for (const int tenant : {2, 3}) ask(spec(tenant, 16));
+  EXPECT_EQ(ask(spec(1, 17)).back().stats.cached_tokens, 16);
+  EXPECT_LT(ask(spec(2, 17)).back().stats.cached_tokens, 16);
+}
+
 TEST_F(EnginePlaces, InWhichFieldANamespaceDiffersIsSaidOfThatRequestAlone) {
   open();
   ask(spec(1));

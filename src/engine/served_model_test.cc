@@ -57,6 +57,10 @@ TEST_F(ServedModelTest, TheNamespaceTellsPagesApartThatCannotServeEachOther) {
     options_.kv_dtype = dtype;
     EXPECT_TRUE(seen.insert(digest()).second) << dtype;
   }
+  options_.kv_dtype = "bf16";
+  options_.tiers.codec = "int8";
+  EXPECT_TRUE(seen.insert(digest()).second) << "packed and unpacked again";
+  options_.tiers.codec = "plain";
   options_.kv_dtype = "fp8";
   EXPECT_FALSE(seen.insert(digest()).second) << "another name of fp8_e4m3";
   options_.kv_dtype = "bf16";
@@ -181,6 +185,8 @@ class ServedRanks : public ServedModelTest {
       errors[rank] = model.ok() ? "none" : model.error().detail;
       if (!model.ok()) return;
       digests_[rank] = (*model)->namespace_digest();
+      EXPECT_EQ((*model)->read_adapter({"late", "nowhere"}).error().code, ErrorCode::kUnsupported);
+      EXPECT_EQ((*model)->take_out_adapter("a").error().code, ErrorCode::kUnsupported);
       if (!(*model)->leads()) {
         EXPECT_TRUE((*model)->follow().ok());
       }
@@ -216,6 +222,20 @@ TEST_F(ServedRanks, AllGetTheErrorOfOne) {
     if (rank == 1) options.weights = "int8";
   });
   EXPECT_EQ(other[0], "rank 1: its weights, flags or vector instructions are not those of rank 0");
+}
+
+// Of one size, and each would be read as the other; batches of one have no room on the other.
+TEST_F(ServedRanks, TypesOfPagesAndRoomForBatchesThatDifferEndAll) {
+  const std::string differ =
+      "rank 1: its weights, flags or vector instructions are not those of rank 0";
+  const auto other_type = errors(
+      [](int rank, ServedModelOptions& options) { options.kv_dtype = rank == 0 ? "bf16" : "f16"; });
+  EXPECT_EQ(other_type, std::vector<std::string>(2, differ));
+  const auto less_room = errors([](int rank, ServedModelOptions& options) {
+    options.engine.scheduler.step_tokens_max = rank == 0 ? 64 : 32;
+    options.engine.scheduler.chunk_tokens_max = 32;
+  });
+  EXPECT_EQ(less_room, std::vector<std::string>(2, differ));
 }
 
 TEST_F(ServedRanks, TiersThatDifferEndAllWithWhatDiffers) {
@@ -352,6 +372,12 @@ TEST_F(ServedModelTest, TheNamespaceTellsPagesOfOtherDialsAndChannelsApart) {
   EXPECT_THAT(error(), HasSubstr("int8 is scaled, but double_sparse labels"));
   options_.tiers.codec = "int8";
   EXPECT_THAT(error(), HasSubstr("--tier-codec int8: sparse attention needs plain"));
+}
+
+TEST_F(ServedModelTest, PagesThatArePackedAreNotAudited) {
+  options_.tiers.codec = "int8";
+  options_.engine.shadow_audit_percent = 1;
+  EXPECT_THAT(error(), HasSubstr("--shadow-audit needs --tier-codec plain"));
 }
 
 TEST_F(ServedModelTest, AWrongFlagOfATierIsNamed) {

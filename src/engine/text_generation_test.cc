@@ -46,5 +46,13 @@ TEST_F(TextGenerationTest, OfAStringAndATokenTheStringIsTold) {
   EXPECT_EQ(reason("over the sea", {.stop = {"sea"}, .stop_tokens = {last}}), StopReason("sea"));
 }
 
+TEST_F(TextGenerationTest, AStopStringMayBeginBeforeItMayEnd) {
+  const std::string text = "over the sea";
+  const std::int64_t tokens = std::ssize(tokens_of(text));
+  ASSERT_GT(tokens, 2);
+  EXPECT_EQ(reason(text, {.stop = {text}, .min_tokens = tokens - 1}), StopReason(text));
+  EXPECT_EQ(reason(text, {.stop = {text}, .min_tokens = tokens}), StopReason());
+}
+
 }  // namespace
 }  // namespace stemma
