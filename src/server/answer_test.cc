@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -424,6 +425,88 @@ TEST(Answers, ThatShowThePromptOnlyHaveNoLength) {
   EXPECT_EQ(tally.prompt_lengths.sum(), 7);
   EXPECT_EQ(tally.answer_lengths.samples(), 1);
   EXPECT_EQ(tally.answer_lengths.sum(), 0);
+}
+
+TEST(Answers, ThatShowThePromptOnlyEndAtTheirLength) {
+  AnswerPlan plan;
+  plan.prompt_only = true;
+  Answer answer(std::move(plan));
+  AnswerUpdate stopped = ended(0, 1, FinishReason::kStop);
+  stopped.stop_reason = TokenId{2};
+  const TemplateJson body = TemplateJson::parse(answer.take(std::move(stopped)).whole.value().body);
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(body["choices"][0]["stop_reason"], nullptr);
+}
+
+// Whoever is told so asks again.
+TEST(Answers, ThatTheEngineHasNoRoomForAreNoFaultOfTheirs) {
+  for (const auto& [code, status] : {std::pair(ErrorCode::kTooLarge, 429),
+                                     {ErrorCode::kInvalidArgument, 400},
+                                     {ErrorCode::kInternal, 500}}) {
+    Answer answer = answer_of(/*stream=*/true);
+    AnswerUpdate update = failure();
+    update.error.code = code;
+    const AnswerOutput output = answer.take(std::move(update));
+    EXPECT_EQ(output.whole.value().status, status);
+    const auto& headers = output.whole->headers;
+    const bool says_when = std::any_of(headers.begin(), headers.end(), [](const auto& header) {
+      return header == std::pair<std::string, std::string>("Retry-After", "1");
+    });
+    EXPECT_EQ(says_when, status == 429);
+  }
+}
+
+TEST(Answers, ThatAreRefusedForWantOfAKeySayWhichIsWanted) {
+  const auto asks = [](const ApiError& error) {
+    const HttpResponse response = error_response(error, "r1");
+    return std::count_if(response.headers.begin(), response.headers.end(), [](const auto& header) {
+      return header == std::pair<std::string, std::string>("WWW-Authenticate", "Bearer");
+    });
+  };
+  EXPECT_EQ(asks(not_allowed("")), 1);
+  EXPECT_EQ(asks(forbidden("")), 0);
+}
+
+TEST(Answers, ThatMayCallOnceTellTheFirstCallAlone) {
+  for (const bool several : {false, true}) {
+    AnswerPlan plan;
+    plan.call_style = ToolCallStyle::kTagged;
+    plan.calls_in_parallel = several;
+    plan.stream = true;
+    Answer answer(std::move(plan));
+    const std::string call = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
+    answer.take(piece(call + call));
+    AnswerUpdate last = piece(call);
+    last.finish = FinishReason::kStop;
+    const std::string events = answer.take(std::move(last)).events;
+    EXPECT_EQ(events.find("tool_calls\":[") != std::string::npos, several);
+    EXPECT_NE(events.find(R"("finish_reason":"tool_calls")"), std::string::npos);
+  }
+}
+
+TEST(Answers, WhoseThoughtsAreNotToldLeaveOutTheirLogprobs) {
+  AnswerPlan plan;
+  plan.tells_thoughts = false;
+  plan.has_logprobs = true;
+  Answer answer(std::move(plan));
+  AnswerUpdate update = last_piece();
+  update.thoughts = "hm";
+  update.chances = chances(3);
+  update.chances[0].is_thought = true;
+  const TemplateJson body = TemplateJson::parse(answer.take(std::move(update)).whole.value().body);
+  EXPECT_EQ(body["choices"][0]["logprobs"]["content"].size(), 2U);
+  EXPECT_FALSE(body["choices"][0]["message"].contains("reasoning_content"));
+}
+
+// It was asked for to be cached.
+TEST(Answers, OfAReceiptAloneAreNothingElse) {
+  AnswerPlan plan;
+  plan.receipt_only = true;
+  Answer answer(std::move(plan));
+  const TemplateJson body =
+      TemplateJson::parse(answer.take(ended(0, 1, FinishReason::kLength)).whole.value().body);
+  EXPECT_EQ(body["prompt_tokens"], 7);
+  EXPECT_FALSE(body.contains("choices"));
 }
 
 }  // namespace

@@ -105,6 +105,8 @@ TEST(KeyBook, WrongLinesAreNamed) {
   EXPECT_EQ(error_of("alice 12"), "keys:1: the digest must be 64 hexadecimal digits (SHA-256)");
   EXPECT_EQ(error_of("alice " + std::string(64, 'g')),
             "keys:1: the digest must be 64 hexadecimal digits (SHA-256)");
+  EXPECT_EQ(error_of("alice " + digest_of("k").replace(1, 1, "g")),
+            "keys:1: the digest must be 64 hexadecimal digits (SHA-256)");
   const std::string line = "alice " + digest_of("k");
   EXPECT_EQ(error_of(line + " pages=0"), "keys:1: \"pages=0\" is neither admin nor pages=N");
   EXPECT_EQ(error_of(line + " boss"), "keys:1: \"boss\" is neither admin nor pages=N");

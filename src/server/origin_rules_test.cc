@@ -74,6 +74,12 @@ TEST(OriginRules, ThisMachineIsReachedUnderNamesThatNobodyOwns) {
   }
 }
 
+TEST(OriginRules, TheNameOfAnAllowedOriginIsTheOperatorsAtAnyPort) {
+  const OriginRules local = rules({"https://chat.example:3000"}, true);
+  EXPECT_TRUE(may_ask(local, "chat.example:8080"));
+  EXPECT_FALSE(may_ask(local, "other.example:3000"));
+}
+
 TEST(OriginRules, WhatIsNoOriginIsRefused) {
   for (const char* const wrong : {"", "chat.example", "https://", "://chat.example",
                                   "https://chat.example/", "https://a@b", "https://a b"}) {

@@ -39,6 +39,15 @@ TEST(RecentNamespaces, WhoMaySeeAllIsToldOfSaltsToo) {
   EXPECT_EQ(siblings[1].field, "cache_salt");
 }
 
+TEST(RecentNamespaces, OneThatIsAskedAgainAndAgainIsRememberedOnce) {
+  RecentNamespaces recent;
+  recent.note("ann", fields("", "a"), false);
+  for (int i = 0; i < 100; ++i) recent.note("ann", fields("", "b"), false);
+  const auto siblings = recent.note("ann", fields("", "c"), false);
+  ASSERT_EQ(siblings.size(), 2u);
+  EXPECT_EQ(siblings[1].extra_key, "a");
+}
+
 TEST(RecentNamespaces, AFewAreRemembered) {
   RecentNamespaces recent;
   for (int i = 0; i < 100; ++i) recent.note("ann", fields("", std::to_string(i)), false);

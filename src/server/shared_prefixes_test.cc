@@ -22,6 +22,7 @@ TEST(SharedPrefixes, TheLongestThatAPromptBeginsWithCounts) {
   SharedPrefixes prefixes(kShared, 4);
   prefixes.add(text(0, 9));
   prefixes.add(text(0, 17));
+  prefixes.add(text(0, 13));
   prefixes.add(text(50, 8));
   const auto shared = [&](const std::vector<TokenId>& prompt) -> std::int64_t {
     const auto* const match = prefixes.find_or_null(prompt);
@@ -29,7 +30,8 @@ TEST(SharedPrefixes, TheLongestThatAPromptBeginsWithCounts) {
   };
   EXPECT_EQ(shared(text(0, 40)), 16);
   EXPECT_EQ(shared(text(0, 16)), 16);
-  EXPECT_EQ(shared(text(0, 15)), 8);
+  EXPECT_EQ(shared(text(0, 15)), 12);
+  EXPECT_EQ(shared(text(0, 11)), 8);
   EXPECT_EQ(shared(text(0, 7)), 0);
   EXPECT_EQ(shared(text(50, 9)), 8);
   EXPECT_EQ(shared(text(1, 40)), 0);

@@ -76,6 +76,13 @@ TEST_F(WorkThreadTest, WhatNobodyWantsAnyMoreIsNotRunAndLeavesItsRoom) {
   EXPECT_EQ(let_go(), "23");
 }
 
+TEST_F(WorkThreadTest, WhatHasRunLeavesItsRoom) {
+  EXPECT_TRUE(post(1, 60) && post(2, 40));
+  EXPECT_FALSE(post(3, 1));
+  EXPECT_EQ(let_go(), "12");
+  EXPECT_TRUE(post(4, 100));
+}
+
 TEST_F(WorkThreadTest, WhatWaitsAtTheEndIsDropped) {
   EXPECT_TRUE(post(1, 1));
   thread_->end();
