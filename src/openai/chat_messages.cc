@@ -84,9 +84,9 @@ std::string spaced_json(const TemplateJson& object) {
 }
 
 // Arguments come as a text of JSON, whatever repeats in it: what answers pass on may come back. An
-// empty one is that of a call without arguments.
+// empty one, or null, is that of a call without arguments.
 void give_arguments(const MessageForm& form, TemplateJson& arguments) {
-  if (arguments == "") arguments = "{}";
+  if (arguments.is_null() || arguments == "") arguments = "{}";
   if (form.arguments_are_text) {
     if (arguments.is_object()) arguments = spaced_json(arguments);
     return;
@@ -137,7 +137,7 @@ class OldCalls {
   void read(FieldReader& fields, TemplateJson& message) {
     if (message["role"] == "function") {
       message["role"] = "tool";
-      if (!message.contains("tool_call_id")) message["tool_call_id"] = id();
+      if (fields.find_or_null("tool_call_id") == nullptr) message["tool_call_id"] = id();
     }
     const TemplateJson* const function = fields.object_or_null("function_call");
     message.erase("function_call");
@@ -170,7 +170,8 @@ TemplateJson read_message(const TemplateJson& given, const std::string& path,
   }
   // What an assistant thought: templates that print it have the name that most servers give it.
   const TemplateJson* const thoughts = fields.find_or_null("reasoning");
-  if (thoughts != nullptr && thoughts->is_string() && !given.contains("reasoning_content")) {
+  const bool has_own_name = fields.find_or_null("reasoning_content") != nullptr;
+  if (thoughts != nullptr && thoughts->is_string() && !has_own_name) {
     message["reasoning_content"] = *thoughts;
   }
   read_content(fields, form, fault, message);

@@ -267,5 +267,40 @@ TEST(MessageForm, TemplatesThatPrintNoCallsGetObjectsBesideTexts) {
   }
 }
 
+// Clients repeat a message with all fields that it could have had.
+TEST(ChatMessages, WhatIsNullIsNotSaid) {
+  const TemplateJson thinks =
+      read(R"([{"role":"assistant","content":"a","reasoning":"hm","reasoning_content":null}])");
+  EXPECT_EQ(thinks[0]["reasoning_content"], "hm");
+  const TemplateJson old = read(
+      R"([{"role":"assistant","function_call":{"name":"f","arguments":null}},
+          {"role":"function","name":"f","content":"r","tool_call_id":null}])");
+  EXPECT_EQ(old[0]["tool_calls"][0]["function"]["arguments"], TemplateJson::object());
+  EXPECT_EQ(old[1]["tool_call_id"], old[0]["tool_calls"][0]["id"]);
+  const TemplateJson calls = read(
+      R"([{"role":"assistant",
+           "tool_calls":[{"id":"1","function":{"name":"f","arguments":null}}]}])",
+      {.arguments_are_text = true});
+  EXPECT_EQ(calls[0]["tool_calls"][0]["function"]["arguments"], "{}");
+}
+
+TEST(ChatMessages, OfAFunctionKeepTheIdentifierThatTheyName) {
+  const TemplateJson read_messages =
+      read(R"([{"role":"function","name":"f","content":"r","tool_call_id":"own"}])");
+  EXPECT_EQ(read_messages[0]["tool_call_id"], "own");
+}
+
+// Of a turn that becomes two messages.
+TEST(ChatMessages, ThoughtsStandBeforeWhatWasSaidAndNotAgainBeforeTheCall) {
+  const TemplateJson turn = read(
+      R"([{"role":"assistant","content":"a","reasoning_content":"hm",
+           "tool_calls":[{"id":"1","function":{"name":"f","arguments":"{}"}}]}])",
+      {.calls_stand_alone = true});
+  ASSERT_EQ(turn.size(), 2U);
+  EXPECT_EQ(turn[0]["reasoning_content"], "hm");
+  EXPECT_FALSE(turn[0].contains("tool_calls"));
+  EXPECT_FALSE(turn[1].contains("reasoning_content"));
+}
+
 }  // namespace
 }  // namespace stemma

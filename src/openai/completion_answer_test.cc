@@ -220,6 +220,15 @@ TEST(CompletionAnswer, ChatLogprobsSayBytes) {
   EXPECT_EQ(token["top_logprobs"][0]["bytes"], TemplateJson({0xC3})) << "half a character";
 }
 
+TEST(CompletionAnswer, APieceWithoutTokensHasNoLogprobs) {
+  AnswerPiece piece;
+  piece.finish_reason = "stop";
+  for (const CompletionKind kind : {CompletionKind::kChat, CompletionKind::kText}) {
+    const auto json = event_json(piece_event(head(kind), piece, /*has_logprobs=*/true));
+    EXPECT_TRUE(json["choices"][0]["logprobs"].is_null());
+  }
+}
+
 TEST(CompletionAnswer, AStreamOfEvents) {
   AnswerHead stream = head(CompletionKind::kChat);
   stream.counts_usage = true;
@@ -311,6 +320,8 @@ TEST(ApiErrors, HaveOpenAisShape) {
   EXPECT_EQ(overloaded("x").status, 429);
   EXPECT_TRUE(overloaded("x").retry_after_s.has_value());
   EXPECT_EQ(api_error_of({ErrorCode::kTooLarge, "x"}).status, 400);
+  EXPECT_EQ(api_error_of({ErrorCode::kNotFound, "x"}).status, 404);
+  EXPECT_EQ(api_error_of({ErrorCode::kUnsupported, "x"}).status, 400);
   EXPECT_EQ(api_error_of({ErrorCode::kInternal, "x"}).status, 500);
 }
 

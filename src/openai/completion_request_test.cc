@@ -335,5 +335,22 @@ TEST(CompletionRequest, AnyBytesAreSafe) {
   }
 }
 
+// 2^63 would be read as a number below zero.
+TEST(CompletionRequest, WhatIsTooLargeOrTooLongIsRefused) {
+  EXPECT_EQ(accepted(chat(R"("seed":9223372036854775807)")).sampling.seed, INT64_MAX);
+  EXPECT_EQ(fault_of(chat(R"("seed":9223372036854775808)")), "seed");
+  const auto salted = [](std::size_t bytes) {
+    return chat(R"("cache_salt":")" + std::string(bytes, 's') + "\"");
+  };
+  EXPECT_EQ(accepted(salted(512)).cache.salt.size(), 512U);
+  EXPECT_EQ(fault_of(salted(513)), "cache_salt");
+}
+
+TEST(CompletionRequest, ToolsOfWhichNoneMayBeCalledAreNone) {
+  const std::string tools = R"("tools":[{"type":"function","function":{"name":"f"}}])";
+  EXPECT_EQ(accepted(chat(tools)).tools.size(), 1U);
+  EXPECT_TRUE(accepted(chat(tools + R"(,"tool_choice":"none")")).tools.is_null());
+}
+
 }  // namespace
 }  // namespace stemma

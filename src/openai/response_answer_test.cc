@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "openai/call_ids.h"
+
 namespace stemma {
 namespace {
 
@@ -117,6 +119,21 @@ TEST(ResponseAnswer, ThatWasCutOffSaysWhy) {
   EXPECT_EQ(json["status"], "incomplete");
   EXPECT_EQ(json["incomplete_details"]["reason"], "max_output_tokens");
   EXPECT_EQ(json["output"][0]["status"], "incomplete");
+}
+
+TEST(ResponseAnswer, ThatWasGivenUpSaysSo) {
+  const auto json = TemplateJson::parse(body_of({piece_of("so", {}, "abort")}));
+  EXPECT_EQ(json["status"], "incomplete");
+  EXPECT_EQ(json["incomplete_details"]["reason"], "abort");
+}
+
+TEST(ResponseAnswer, CallsHaveIdentifiersThatTheModelsTemplateTakes) {
+  AnswerHead wants_short = head();
+  wants_short.short_call_ids = true;
+  ResponseAnswer whole(wants_short, "{}", /*streams=*/false);
+  whole.push(piece_of("", {{"go", "{}"}}, "tool_calls"));
+  const auto json = TemplateJson::parse(whole.end({}, TemplateJson()));
+  EXPECT_EQ(json["output"][0]["call_id"], short_call_id("call_resp_1_0"));
 }
 
 TEST(ResponseStream, OfATextIsItsBodyInPieces) {

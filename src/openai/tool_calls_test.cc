@@ -254,6 +254,13 @@ TEST(DeepseekCalls, BeforeOneThatIsCutOffAreCalls) {
   EXPECT_THAT(got.calls, ElementsAre(ToolCall{"go", "{}"}));
 }
 
+// What a client would lose otherwise.
+TEST(DeepseekCalls, WithAnythingElseBetweenTheirMarksAreText) {
+  expect_no_calls(ToolCallStyle::kDeepseek,
+                  "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>go<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+                  " and so on<｜tool▁calls▁end｜>");
+}
+
 TEST(DeepseekCalls, ThatAreNoneStayText) {
   for (const char* const answer : {
            "<｜tool▁calls▁begin｜><｜tool▁calls▁end｜>",

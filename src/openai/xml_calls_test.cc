@@ -338,5 +338,21 @@ INSTANTIATE_TEST_SUITE_P(Styles, XmlValues,
                            return style.param == ToolCallStyle::kKeys ? "Keys" : "Functions";
                          });
 
+// Where one of them says nothing it may be anything, whichever comes first.
+TEST(ToolTypes, AParameterOfSeveralSchemasHasTheTypesOfAll) {
+  const auto types_in = [](const std::string& one, const std::string& other) {
+    const std::string tools = R"([{"function":{"name":"f","parameters":{"anyOf":[)"
+                              R"({"properties":{"x":)" +
+                              one + R"(}},{"properties":{"x":)" + other + "}}]}}}]";
+    const ToolTypes types = tool_types_of(TemplateJson::parse(tools));
+    const auto found = types.at("f").find("x");
+    return found == types.at("f").end() ? std::size_t{0} : found->second.size();
+  };
+  EXPECT_EQ(types_in(R"({"type":"integer"})", R"({"type":"boolean"})"),
+            types_in(R"({"type":["integer","boolean"]})", R"({"type":"integer"})"));
+  EXPECT_EQ(types_in(R"({"type":"integer"})", "{}"), 0U);
+  EXPECT_EQ(types_in("{}", R"({"type":"integer"})"), 0U);
+}
+
 }  // namespace
 }  // namespace stemma
