@@ -106,6 +106,20 @@ TEST_F(PreparationOfTools, ChatsWithToolsAreWrittenAndReadByTheirOwnTemplate) {
   EXPECT_EQ(std::get<PreparedAnswer>(with_tools).plan.call_style, ToolCallStyle::kTagged);
 }
 
+// Whoever puts words into an answer's mouth has it behind its thoughts.
+TEST_F(PreparationOfTools, AnAnswerThatGoesOnFromAMessageHasNoThoughtsBeforeIt) {
+  const TemplateJson config = {{"chat_template", "{# </think> #}{{ messages[0].content }}"}};
+  std::ofstream(model_directory_.file("tokenizer_config.json")) << config.dump();
+  open(std::int64_t{1} << 20);
+  const auto thoughts_of = [&](const std::string& fields) {
+    const auto prepared = chat(fields);
+    return std::get<PreparedAnswer>(prepared).job.prompts.front().thoughts;
+  };
+  EXPECT_EQ(thoughts_of(""), ThoughtPlace::kBefore);
+  EXPECT_EQ(thoughts_of(R"(, "separate_reasoning": false)"), ThoughtPlace::kBehind);
+  EXPECT_EQ(thoughts_of(R"(, "continue_final_message": true)"), ThoughtPlace::kBehind);
+}
+
 TEST_F(PreparationOfTools, CallsWrittenAsTextsAreReadByTheTypesOfTheirTools) {
   write_templates("<tool_call><function=");
   const auto prepared = chat(

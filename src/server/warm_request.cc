@@ -12,6 +12,7 @@ ApiResult<CompletionRequest> read_warm_request(std::string_view body, const Requ
   const TemplateJson& object = std::get<TemplateJson>(parsed);
   std::optional<ApiError> unread;
   const FieldReader fields(object, "", unread);
+  const bool says_how_it_ends = fields.find_or_null("add_generation_prompt") != nullptr;
   const bool is_chat = fields.find_or_null("messages") != nullptr;
   if (is_chat && fields.find_or_null("prompt") != nullptr) {
     return field_error("prompt", "not together with messages");
@@ -21,7 +22,7 @@ ApiResult<CompletionRequest> read_warm_request(std::string_view body, const Requ
   auto* const request = std::get_if<CompletionRequest>(&read);
   if (request == nullptr) return read;
   // What comes behind the messages is the next one, not an answer.
-  if (!object.contains("add_generation_prompt")) request->add_generation_prompt = false;
+  if (!says_how_it_ends) request->add_generation_prompt = false;
   request->max_tokens = 1;
   request->min_tokens = 0;
   request->copies = 1;

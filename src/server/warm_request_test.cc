@@ -32,9 +32,11 @@ TEST(WarmRequest, IsOfOneTokenOfOneAnswer) {
 
 TEST(WarmRequest, OfAChatEndsBehindItsMessagesUnlessItSaysOtherwise) {
   const std::string chat = R"({"messages": [{"role": "user", "content": "a"}])";
-  const auto plain = std::get<CompletionRequest>(read(chat + "}"));
-  EXPECT_EQ(plain.kind, CompletionKind::kChat);
-  EXPECT_FALSE(plain.add_generation_prompt);
+  for (const char* const silent : {"}", R"(, "add_generation_prompt": null})"}) {
+    const auto plain = std::get<CompletionRequest>(read(chat + silent));
+    EXPECT_EQ(plain.kind, CompletionKind::kChat);
+    EXPECT_FALSE(plain.add_generation_prompt) << silent;
+  }
   const auto begun =
       std::get<CompletionRequest>(read(chat + R"(, "add_generation_prompt": true})"));
   EXPECT_TRUE(begun.add_generation_prompt);
