@@ -211,6 +211,7 @@ bool HostImageReader::read_frames(std::int64_t first, std::int64_t frames) {
   const std::int64_t offset =
       static_cast<std::int64_t>(kHeaderBytes) + first * static_cast<std::int64_t>(frame_bytes_);
   const auto target = piece_.as<std::byte>().first(static_cast<std::size_t>(frames) * frame_bytes_);
+  piece_end_ = piece_first_;  // what a read that fails leaves is no frame
   if (!file_->read_exact(offset, target).ok()) return false;
   piece_first_ = first;
   piece_end_ = first + frames;

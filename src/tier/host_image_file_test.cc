@@ -240,7 +240,7 @@ TEST_F(HostImageFileTest, AFrameOfAnotherFormatIsPassedOver) {
   EXPECT_EQ(bad_frames, 2);
 }
 
-// A disk that cannot read one place of a file.
+// A disk that cannot read one place of a file. What lies before it may have come by then.
 class SpoiltFiles final : public Files {
  public:
   explicit SpoiltFiles(std::int64_t offset_bytes) : offset_bytes_(offset_bytes) {}
@@ -258,8 +258,10 @@ class SpoiltFiles final : public Files {
     std::int64_t size_bytes() const override { return inner_->size_bytes(); }
     Status read_exact(std::int64_t offset_bytes, std::span<std::byte> target) const override {
       const bool hit = offset_bytes <= spoilt_ && spoilt_ < offset_bytes + std::ssize(target);
-      if (hit) return Error{ErrorCode::kIo, "spoilt", EIO};
-      return inner_->read_exact(offset_bytes, target);
+      if (!hit) return inner_->read_exact(offset_bytes, target);
+      const auto before = target.first(static_cast<std::size_t>(spoilt_ - offset_bytes));
+      STEMMA_RETURN_IF_ERROR(inner_->read_exact(offset_bytes, before));
+      return Error{ErrorCode::kIo, "spoilt", EIO};
     }
 
    private:
@@ -278,6 +280,23 @@ TEST_F(HostImageFileTest, APlaceThatCannotBeReadCostsItsFrameAlone) {
   files = &spoilt;
   EXPECT_THAT(read(1), ElementsAre(0, 1, 3, 4, 5));
   EXPECT_EQ(bad_frames, 1);
+}
+
+// Frames that were given before may be asked for again, whatever has failed meanwhile.
+TEST_F(HostImageFileTest, WhatAFailedReadLeftIsNotTakenForTheFramesThatWereThere) {
+  write(1, 4, large_format());
+  const auto frame = static_cast<std::int64_t>(frame_bytes(large_format()));
+  SpoiltFiles spoilt(static_cast<std::int64_t>(kHeaderBytes) + 3 * frame + 5000);
+  const auto reader = HostImageReader::open(spoilt, path, {large_format(), model});
+  ASSERT_TRUE(reader.ok()) << to_string(reader.error());
+  for (std::int64_t page = 0; page < 3; ++page) {
+    EXPECT_EQ((*reader)->try_next()->identity.ordinal, page);
+  }
+  EXPECT_FALSE((*reader)->try_next().has_value());
+  const auto again = (*reader)->try_read(0);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->identity.ordinal, 0);
+  EXPECT_TRUE(check_body(*again).ok());
 }
 
 TEST_F(HostImageFileTest, NoFlippedBitOfAHeaderIsRead) {
