@@ -82,14 +82,16 @@ void MemoryPageStore::touch(Stored& stored) {
   uses_.splice(uses_.end(), uses_, stored.use);
 }
 
+// For what never fits nothing goes.
 bool MemoryPageStore::make_room(std::int64_t bytes) {
-  while (bytes_ + bytes > bytes_max_ && !uses_.empty()) {
+  if (bytes > bytes_max_) return false;
+  while (bytes_ + bytes > bytes_max_) {
     const auto coldest = pages_.find(uses_.front());
     bytes_ -= static_cast<std::int64_t>(coldest->second.frame.size());
     pages_.erase(coldest);
     uses_.pop_front();
   }
-  return bytes_ + bytes <= bytes_max_;
+  return true;
 }
 
 }  // namespace stemma
