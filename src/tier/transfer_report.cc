@@ -54,16 +54,22 @@ int badness(PageVerdict verdict) {
   return 1;
 }
 
-// A page of a store is all ranks' frames of it: as many went as went anywhere.
+bool is_unable(const Status& status) {
+  return !status.ok() && status.error().code == ErrorCode::kUnsupported;
+}
+
+// A page of a store is all ranks' frames of it: as many went as went anywhere. A rank that cannot
+// purge at all keeps no other from being asked again.
 void merge_purge(const Report& report, int rank, Transfer& whole) {
   PurgeOutcome& purge = whole.purge.has_value() ? *whole.purge : whole.purge.emplace();
   purge.pages = std::max(purge.pages, report.purged_pages);
   purge.advanced |= report.purge_advanced != 0;
-  if (!purge.status.ok() || report.purge == PurgePart::kAll) return;
+  if (report.purge == PurgePart::kAll) return;
   const bool begun = report.purge == PurgePart::kSome;
-  purge.status = Error{begun ? static_cast<ErrorCode>(report.purge_error) : ErrorCode::kDeadline,
-                       "rank " + std::to_string(rank) + ": pages may be left",
-                       static_cast<int>(report.sys_errno)};
+  const Status own = Error{
+      begun ? static_cast<ErrorCode>(report.purge_error) : ErrorCode::kDeadline,
+      "rank " + std::to_string(rank) + ": pages may be left", static_cast<int>(report.sys_errno)};
+  if (purge.status.ok() || (is_unable(purge.status) && !is_unable(own))) purge.status = own;
 }
 
 }  // namespace
