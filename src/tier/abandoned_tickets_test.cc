@@ -39,6 +39,7 @@ TEST_F(AbandonedTickets, WhatAStoreStillReadsHoldsNoPage) {
   for (const TransferKind kind : {TransferKind::kLoad, TransferKind::kFetch}) {
     Transfer& job = submit(kind, 7, 3);
     EXPECT_EQ(transfers_.promised_pages(7), 3);
+    EXPECT_EQ(transfers_.promised_pages(8), 0);
     transfers_.abandon(7);
     EXPECT_EQ(pages_.free_pages(), kPages);
     EXPECT_EQ(transfers_.promised_pages(7), 0);
@@ -47,6 +48,18 @@ TEST_F(AbandonedTickets, WhatAStoreStillReadsHoldsNoPage) {
   }
   land();
   EXPECT_EQ(transfers_.underway(), 0);
+}
+
+TEST_F(AbandonedTickets, NorAPageOfLayersWithAWindow) {
+  WindowedPages windowed({.pages = 2, .carriers = 1});
+  auto ticket = transfers_.try_open(TransferKind::kLoad);
+  ticket->windowed_target = TakenWindowedPages::try_take(windowed, 2);
+  ticket->cookie = 7;
+  transfers_.submit(std::move(*ticket));
+  EXPECT_EQ(windowed.free_pages(), 0);
+  transfers_.abandon(7);
+  EXPECT_EQ(windowed.free_pages(), 2);
+  land();
 }
 
 TEST_F(AbandonedTickets, WhatIsBeingWrittenIsHeldUntilTheJobHasEnded) {
@@ -71,10 +84,14 @@ TEST_F(AbandonedTickets, ACopyFromHostMemoryHoldsItsPages) {
 TEST_F(AbandonedTickets, WhatWasMeantForNoRequestIsLeftAlone) {
   Transfer& backup = submit(TransferKind::kBackup, 0, 1);
   Transfer& store = submit(TransferKind::kStore, 0, 1);
+  Transfer& removal = submit(TransferKind::kRemove, 0, 0);
+  Transfer& purge = submit(TransferKind::kPurge, 0, 0);
   Transfer& load = submit(TransferKind::kLoad, 0, 1);
   transfers_.abandon(0);
   EXPECT_FALSE(backup.cancelled.load());
   EXPECT_FALSE(store.cancelled.load());
+  EXPECT_FALSE(removal.cancelled.load()) << "what is wrong has to go";
+  EXPECT_FALSE(purge.cancelled.load()) << "and what is to be forgotten";
   EXPECT_TRUE(load.cancelled.load());
   EXPECT_EQ(transfers_.promised_pages(0), 0);
   land();

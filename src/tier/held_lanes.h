@@ -14,7 +14,7 @@
 
 namespace stemma {
 
-class HeldLanes final : public TransferLanes {
+class HeldLanes : public TransferLanes {
  public:
   void post(Transfer& job) override { posted.push_back(&job); }
   Transfer* try_take_done_or_null() override {

@@ -48,6 +48,9 @@ class OpenStore final : public MapStore {
   void read(std::span<PageRead> reads, std::int64_t deadline_us) override {
     calls.push_back(std::ssize(reads));
     MapStore::read(reads, deadline_us);
+    for (PageRead& read : reads) {
+      if (read.key == unreadable) read.verdict = PageVerdict::kFailed;
+    }
     during_call();
   }
   void write(std::span<PageWrite> writes, std::int64_t deadline_us) override {
@@ -62,7 +65,15 @@ class OpenStore final : public MapStore {
     MapStore::remove(removals, deadline_us);
   }
 
+  PurgeOutcome purge_behind(std::span<const NamespaceFamily> namespaces, std::int64_t pages,
+                            std::int64_t deadline_us) override {
+    purged_behind = pages;
+    return MapStore::purge(namespaces, deadline_us);
+  }
+
   std::vector<std::int64_t> calls;  // pages of each read and write
+  PageKey unreadable;
+  std::int64_t purged_behind = 0;
   std::function<void()> during_call = [] {};
 };
 
@@ -385,6 +396,23 @@ TEST(PageWork, AStoreIsAskedForWhatLiesBeforeThePagesThatItWasGiven) {
   EXPECT_EQ(store->lost_pages, 0) << "it has no room for more";
 }
 
+TEST(PageWork, AStoreIsNotAskedForWhatLiesBeforeOnceTheJobIsOver) {
+  for (const bool cancelled : {false, true}) {
+    SCOPED_TRACE(cancelled ? "cancelled" : "too late");
+    WorkBench b(small_shape());
+    ASSERT_THAT(b.run(*b.job(TransferKind::kBackup, 3, {3}, {3})), Each(kDone));
+    const auto store = b.job(TransferKind::kStore, 3, {3}, {});
+    store->before.assign(b.keys.begin(), b.keys.begin() + 3);
+    b.near.during_call = [&] {
+      store->cancelled = cancelled;
+      if (!cancelled) b.clock.advance_us(WorkBench::kDeadlineUs);
+    };
+    EXPECT_THAT(b.run(*store), Each(kDone));
+    EXPECT_THAT(b.near.renewed, IsEmpty());
+    EXPECT_EQ(store->lost_pages, 0) << "nothing is known of them";
+  }
+}
+
 TEST(PageWork, LooksUpHowManyPagesTheStoreHas) {
   WorkBench b(small_shape());
   b.store_pages(3);
@@ -412,6 +440,29 @@ TEST(PageWork, APageIsRemovedOnceTheStoreSaysThatItStaysAway) {
   EXPECT_THAT(b.run(*removal), Each(kDone));
 }
 
+// An error says nothing of the page: it may be there still.
+TEST(PageWork, APageThatCannotBeReadIsNotTakenForGone) {
+  WorkBench b(small_shape());
+  b.store_pages(3);
+  b.near.unreadable = b.keys[1];
+  const auto removal = b.job(TransferKind::kRemove, 0, {}, {0, 1, 2});
+  EXPECT_THAT(b.run(*removal), ElementsAre(kDone, kFailed, kDone));
+  EXPECT_EQ(b.near.frames.size(), 1u);
+  EXPECT_TRUE(b.near.frames.contains(b.keys[1]));
+}
+
+TEST(PageWork, PurgesWhatLiesBehindAPage) {
+  WorkBench b(small_shape());
+  const auto purge = b.job(TransferKind::kPurge, 0, {}, {});
+  purge->namespaces.resize(1);
+  b.run(*purge);
+  EXPECT_EQ(b.near.purged_behind, 0);
+  purge->first_page = 5;
+  b.run(*purge);
+  EXPECT_EQ(b.near.purged_behind, 5);
+  EXPECT_TRUE(purge->purge->status.ok());
+}
+
 TEST(PageWork, PurgesNamespaces) {
   WorkBench b(small_shape());
   b.store_pages(3);
@@ -433,6 +484,42 @@ TEST(PageWork, PurgesNamespaces) {
   b.clock.advance_us(WorkBench::kDeadlineUs);
   b.run(*purge);
   EXPECT_FALSE(purge->purge.has_value()) << "too late";
+}
+
+TEST(PageWork, APromotionSaysWhichLayersHaveCome) {
+  WorkBench b(small_shape());
+  b.store_pages(2);
+  const auto right = b.job(TransferKind::kPromote, 0, {0, 1}, {4, 5});
+  b.run(*right);
+  EXPECT_TRUE(right->has_arrived(2));
+  EXPECT_FALSE(right->has_arrived(3)) << "there are three";
+  EXPECT_FALSE(right->is_spoilt());
+  b.host->layer_image(PageId(1), 2)[0] ^= std::byte{1};
+  const auto wrong = b.job(TransferKind::kPromote, 0, {0, 1}, {4, 5});
+  b.run(*wrong);
+  EXPECT_TRUE(wrong->has_arrived(2)) << "nobody waits for ever";
+  EXPECT_TRUE(wrong->is_spoilt());
+}
+
+// Two pools whose pages have as many bytes are told from each other in stores and files.
+TEST(PageWork, AFormatSaysEverythingThatABodyMeans) {
+  const auto format_of = [](const KvShape& shape, PageCodec codec = PageCodec::kPlain) {
+    return page_format(*make_test_pool(shape, KvLayout::kLayerFirst), codec);
+  };
+  KvShape shape = small_shape();
+  const PageFormat plain = format_of(shape);
+  EXPECT_EQ(plain.layers, 3);
+  EXPECT_EQ(plain.layer_bytes, 2 * 4 * 2 * 20 * 2);
+  EXPECT_EQ(plain.page_size, 4);
+  EXPECT_EQ(plain.heads, 2);
+  EXPECT_EQ(plain.head_dim, 20);
+  EXPECT_EQ(plain.dtype, DType::kBF16);
+  EXPECT_EQ(plain.kind, "mha");
+  EXPECT_EQ(plain.codec, "plain");
+  const PageFormat packed = format_of(shape, PageCodec::kInt8);
+  EXPECT_EQ(packed.layer_bytes, 2 * 4 * 2 * (20 + 4));
+  EXPECT_EQ(packed.dtype, DType::kBF16);
+  EXPECT_EQ(packed.codec, "int8");
 }
 
 TEST(PageWork, SaysWhenAJobBeganAndEnded) {

@@ -106,6 +106,19 @@ TEST_P(PageWorkWindows, DownAndUpAgainByHostMemoryAndAStore) {
   EXPECT_EQ(store_.usage().pages, 2 * (kPages - 1));
 }
 
+// What host memory got from a store is what it would have had from the device.
+TEST_P(PageWorkWindows, WhatWasFetchedIsPromoted) {
+  const std::vector<std::byte> first = image(1);
+  for (const TransferKind kind : {TransferKind::kBackup, TransferKind::kStore}) {
+    ASSERT_THAT(run(kind, LayerGroup::kWindowed), Each(kDone));
+  }
+  for (const PageId page : id_range(PageId(0), kPages)) windowed_host_->forget(page);
+  fill_randomly(*windowed_, prng_);
+  EXPECT_THAT(run(TransferKind::kFetch, LayerGroup::kWindowed), Each(kDone));
+  EXPECT_THAT(run(TransferKind::kPromote, LayerGroup::kWindowed), Each(kDone));
+  EXPECT_EQ(image(1), first);
+}
+
 TEST_P(PageWorkWindows, OnePartIsNotTakenForTheOther) {
   ASSERT_THAT(run(TransferKind::kBackup, LayerGroup::kFull), Each(kDone));
   ASSERT_THAT(run(TransferKind::kStore, LayerGroup::kFull), Each(kDone));

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <semaphore>
 #include <thread>
 
@@ -60,6 +61,25 @@ TEST(Transfer, CopiesThatAreQueuedAreWaitedForUntilTheLayerHasCome) {
   EXPECT_FALSE(job.has_arrived(0));
   job.arrive(3);
   job.wait_queued(2);
+}
+
+// The next job in its place: of a copy that is not queued yet a device has nothing to wait for.
+TEST(Transfer, WhatWasQueuedOfAnEarlierJobIsNotTakenForThisOnes) {
+  Transfer job;
+  job.arrive(1);
+  job.clear();
+  std::atomic<bool> queues = false;
+  std::binary_semaphore waits(0);
+  {
+    std::jthread lane([&] {
+      waits.acquire();
+      queues = true;
+      job.queue(1);
+    });
+    waits.release();
+    job.wait_queued(0);
+    EXPECT_TRUE(queues);
+  }
 }
 
 }  // namespace

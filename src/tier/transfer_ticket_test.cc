@@ -40,6 +40,33 @@ TEST_F(TicketTest, HoldsSourceAndTargetUntilTheCopyHasEnded) {
   EXPECT_EQ(device.evict(3).size(), 3u);
 }
 
+TEST_F(TicketTest, EverythingThatItHoldsGoesWithItAndIsGivenBackByReset) {
+  WindowedPages windowed({.pages = 2, .carriers = 1});
+  const PageId carrier(0);
+  ASSERT_TRUE(windowed.try_hang({&carrier, 1}));
+  TransferTicket ticket = opened(TransferKind::kBackup);
+  ticket.source = device.begin(counted(0, 3));
+  ticket.anchor = device.begin(counted(100, 2));
+  ticket.target = device.allocate(1);
+  ticket.windowed_source = HeldWindowedPages(windowed, {carrier});
+  ticket.windowed_target = TakenWindowedPages::try_take(windowed, 1);
+  ticket.cookie = 5;
+  windowed.let_go(carrier, WindowedPages::Return::kLikely);
+  transfers.submit(std::move(ticket));
+  lanes.end_next();
+  auto landed = transfers.try_take_landed();
+  ASSERT_TRUE(landed.has_value());
+  EXPECT_EQ(landed->cookie, 5);
+  EXPECT_TRUE(device.evict(5).empty());
+  EXPECT_EQ(device.allocator.owned_pages(), 1);
+  EXPECT_EQ(windowed.available_pages(), 0);
+  landed->reset();
+  EXPECT_FALSE(landed->valid());
+  EXPECT_EQ(device.allocator.owned_pages(), 0);
+  EXPECT_EQ(device.evict(5).size(), 5u);
+  EXPECT_EQ(windowed.available_pages(), 2);
+}
+
 TEST_F(TicketTest, AreAsManyAsTheirQueueAllows) {
   const TransferTicket first = opened(TransferKind::kBackup);
   {
@@ -67,20 +94,73 @@ TEST_F(TicketTest, AbandoningSaysSoAndHoldsOn) {
   EXPECT_EQ(landed->state(), TicketState::kLanded);
 }
 
-TEST_F(TicketTest, AJobThatIsUsedAgainIsBlank) {
-  TransferTicket ticket = opened(TransferKind::kPromote);
-  ticket.job().keys.resize(3);
-  ticket.job().verdicts.resize(3);
-  ticket.job().cancelled = true;
-  ticket.reset();
-  const TransferTicket again = opened(TransferKind::kPromote);
-  EXPECT_TRUE(again.job().keys.empty());
-  EXPECT_TRUE(again.job().verdicts.empty());
-  EXPECT_FALSE(again.job().cancelled);
+// What a request waits for, where that is one job.
+TEST_F(TicketTest, TheOnlyJobIsOneThatIsStillNeeded) {
+  TransferEngine two({.up_max = 2}, lanes);
+  const auto only = [&](std::int64_t cookie) {
+    return two.only_job_or_null(TransferKind::kPromote, cookie);
+  };
+  const auto submit = [&](std::int64_t cookie) -> Transfer& {
+    auto ticket = two.try_open(TransferKind::kPromote);
+    ticket->cookie = cookie;
+    Transfer& job = ticket->job();
+    two.submit(std::move(*ticket));
+    return job;
+  };
+  EXPECT_EQ(only(7), nullptr);
+  const Transfer& first = submit(7);
+  EXPECT_EQ(only(7), &first);
+  EXPECT_EQ(only(8), nullptr);
+  EXPECT_EQ(two.only_job_or_null(TransferKind::kLoad, 7), nullptr);
+  submit(7);
+  EXPECT_EQ(only(7), nullptr) << "there are two";
+  lanes.end_next();
+  two.try_take_landed().reset();
+  EXPECT_NE(only(7), nullptr);
+  two.abandon(7);
+  EXPECT_EQ(only(7), nullptr) << "nobody needs it";
 }
 
+TEST_F(TicketTest, AJobThatIsUsedAgainIsBlank) {
+  TransferTicket ticket = opened(TransferKind::kPromote);
+  Transfer& job = ticket.job();
+  job.group = LayerGroup::kWindowed;
+  job.tokens.resize(3);
+  job.keys.resize(3);
+  job.before.resize(3);
+  job.from.resize(3);
+  job.to.resize(3);
+  job.verdicts.resize(3);
+  job.namespaces.resize(3);
+  job.found_pages = job.lost_pages = job.moved_bytes = 3;
+  job.purge.emplace();
+  job.cancelled = true;
+  job.arrive(3);
+  ticket.reset();
+  const TransferTicket again = opened(TransferKind::kPromote);
+  ASSERT_EQ(&again.job(), &job);
+  EXPECT_EQ(job.group, LayerGroup::kFull);
+  EXPECT_TRUE(job.tokens.empty() && job.keys.empty() && job.before.empty());
+  EXPECT_TRUE(job.from.empty() && job.to.empty() && job.verdicts.empty());
+  EXPECT_TRUE(job.namespaces.empty()) << "a purge that names none is one of all";
+  EXPECT_EQ(job.found_pages + job.lost_pages + job.moved_bytes, 0);
+  EXPECT_FALSE(job.purge.has_value());
+  EXPECT_FALSE(job.cancelled);
+  EXPECT_FALSE(job.has_arrived(0)) << "what comes next may not be read yet";
+}
+
+// Lanes that are stopped, and know what was said of their jobs by then.
+class StoppedLanes final : public HeldLanes {
+ public:
+  void stop() override {
+    for (const Transfer* const job : posted) needed += job->cancelled ? 0 : 1;
+    HeldLanes::stop();
+  }
+  int needed = 0;
+};
+
 TEST_F(TicketTest, TheEndOfTheEngineEndsEveryCopyFirst) {
-  HeldLanes own;
+  StoppedLanes own;
   {
     TransferEngine engine({}, own);
     for (int i = 0; i < 3; ++i) {
@@ -91,6 +171,7 @@ TEST_F(TicketTest, TheEndOfTheEngineEndsEveryCopyFirst) {
     own.end_next();
   }
   EXPECT_EQ(device.allocator.owned_pages(), 0);
+  EXPECT_EQ(own.needed, 0) << "what has not begun need not begin";
 }
 
 using TicketDeathTest = TicketTest;
