@@ -428,11 +428,37 @@ TEST_F(LeadingLanesTest, WhereRanksAreLostEverythingFails) {
     group_->lost = true;
     finish(before);
     EXPECT_THAT(before.verdicts, Each(kFailed));
-    EXPECT_THAT(run_job(TransferKind::kPromote, {0, 1}, {2, 3}), Each(kFailed));
+    EXPECT_THAT(run_job(TransferKind::kBackup, {0, 1}, {4, 5}), Each(kFailed));
+    EXPECT_FALSE(tiers(0).host->holds(PageId(4), keys_[0])) << "nothing more is begun, here either";
+    Transfer& promote = job(TransferKind::kPromote, {0, 1}, {2, 3});
+    lanes_->post(promote);
+    EXPECT_FALSE(lanes_->came_right(promote, 0));
+    finish(promote);
+    EXPECT_THAT(promote.verdicts, Each(kFailed));
     Transfer& lookup = job(TransferKind::kLookup, {}, {0, 1, 2});
     lanes_->post(lookup);
     finish(lookup);
     EXPECT_EQ(lookup.found_pages, 0);
+  });
+}
+
+// What the own rank still writes is held, whoever is lost (I6).
+TEST_F(LeadingLanesTest, WhereRanksAreLostAJobEndsWhenItHasEndedHere) {
+  run([&] {
+    store_pages({0, 1});
+    tiers(0).store.closed = true;
+    Transfer& load = job(TransferKind::kLoad, {}, {3, 4});
+    lanes_->post(load);
+    group_->lost = true;
+    lanes_->post(job(TransferKind::kBackup, {0}, {2}));  // finds it out
+    for (int i = 0; i < 5; ++i) {
+      lanes_->wait_done(std::chrono::milliseconds(2));
+      const Transfer* const done = take();
+      EXPECT_NE(done, &load);
+    }
+    tiers(0).store.open();
+    finish(load);
+    EXPECT_THAT(load.verdicts, Each(kFailed));
   });
 }
 
