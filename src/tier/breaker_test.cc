@@ -112,6 +112,7 @@ TEST_F(BreakerTest, LateReportsOfBeforeChangeNothingWhileItIsOpen) {
   breaker_.succeeded();
   EXPECT_EQ(breaker_.state(), State::kOpen);
   breaker_.failed();
+  breaker_.trip();
   EXPECT_LE(wait_us(), 1000) << "the back-off did not double";
 }
 

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "tier/memory_page_store.h"
 
@@ -42,12 +44,21 @@ class MoodyStore final : public PageStore {
       write.verdict = writes_hang ? PageVerdict::kFailed : PageVerdict::kDone;
     }
   }
-  void remove(std::span<const PageRemoval>, std::int64_t) override {}
+  std::int64_t renew(std::span<const PageKey>, std::int64_t) override { return 1; }
+  void remove(std::span<const PageRemoval> removals, std::int64_t) override {
+    removed += std::ssize(removals);
+  }
+  Status make_removals_last(std::int64_t) override { return Error{ErrorCode::kIo, "back soon"}; }
   PurgeOutcome purge(std::span<const NamespaceFamily>, std::int64_t deadline_us) override {
     ++calls;
     suffer(writes_hang, deadline_us);
-    if (writes_hang) return {.status = Error{ErrorCode::kDeadline, "it hangs"}};
-    return {.pages = 2};
+    if (!writes_hang) return {.pages = 2};
+    return {.status = Error{ErrorCode::kDeadline, "it hangs"}, .advanced = purge_advances};
+  }
+  PurgeOutcome purge_behind(std::span<const NamespaceFamily>, std::int64_t pages_before,
+                            std::int64_t) override {
+    ++calls;
+    return {.pages = 100 + pages_before};
   }
   PageStoreUsage usage() const override { return {}; }
   void visit_metrics(MetricVisitor&) const override {}
@@ -56,6 +67,8 @@ class MoodyStore final : public PageStore {
   bool reads_fail = false;
   bool one_page_fails = false;
   bool writes_hang = false;
+  bool purge_advances = false;
+  std::int64_t removed = 0;
   std::int64_t calls = 0;
 
  private:
@@ -90,6 +103,16 @@ class GuardedStoreTest : public ::testing::Test {
   std::optional<std::int64_t> found() {
     const auto found = guarded_->lookup(std::array<PageKey, 2>(), clock_.now_us() + kPatienceUs);
     return found.ok() ? std::optional(*found) : std::nullopt;
+  }
+
+  std::int64_t metric(std::string_view name) const {
+    struct Numbers final : MetricVisitor {
+      void counter(std::string_view name, std::int64_t value) override { values[name] = value; }
+      void gauge(std::string_view name, std::int64_t value) override { values[name] = value; }
+      std::map<std::string_view, std::int64_t> values;
+    } numbers;
+    guarded_->visit_metrics(numbers);
+    return numbers.values.at(name);
   }
 
   FakeClock clock_;
@@ -172,6 +195,46 @@ TEST_F(GuardedStoreTest, APurgeIsAWriteToTheBreaker) {
   clock_.advance_us(2000);
   EXPECT_TRUE(purge().status.ok());
   EXPECT_EQ(write(), PageVerdict::kDone);
+}
+
+// It is there, and has much to do.
+TEST_F(GuardedStoreTest, APurgeThatGetsOnIsNoOutage) {
+  store_->writes_hang = store_->purge_advances = true;
+  for (int call = 0; call < 5; ++call) {
+    EXPECT_TRUE(guarded_->purge({}, clock_.now_us() + kPatienceUs).got_on());
+  }
+  EXPECT_EQ(store_->calls, 5);
+}
+
+TEST_F(GuardedStoreTest, APurgeBehindAPageIsOneAndNoOther) {
+  EXPECT_EQ(guarded_->purge_behind({}, 7, kPatienceUs).pages, 107);
+  EXPECT_EQ(guarded_->purge_behind({}, 0, kPatienceUs).pages, 2);
+  store_->writes_hang = true;
+  write();
+  EXPECT_FALSE(guarded_->purge_behind({}, 7, clock_.now_us() + kPatienceUs).status.ok());
+}
+
+TEST_F(GuardedStoreTest, WhatItDoesNotGuardIsTheStoresOwn) {
+  const std::array<PageRemoval, 3> removals;
+  guarded_->remove(removals, kPatienceUs);
+  EXPECT_EQ(store_->removed, 3);
+  EXPECT_EQ(guarded_->make_removals_last(kPatienceUs).error().detail, "back soon");
+  EXPECT_EQ(guarded_->renew(std::array<PageKey, 2>(), kPatienceUs), 1);
+}
+
+TEST_F(GuardedStoreTest, BothLanesAreCounted) {
+  EXPECT_EQ(metric("stemma_disk_breaker_open"), 0);
+  store_->writes_hang = true;
+  write();
+  write();
+  EXPECT_EQ(metric("stemma_disk_breaker_open"), 1);
+  EXPECT_EQ(metric("stemma_disk_breaker_openings_total"), 1);
+  EXPECT_EQ(metric("stemma_disk_breaker_refusals_total"), 1);
+  store_->reads_hang = true;
+  read();
+  read();
+  EXPECT_EQ(metric("stemma_disk_breaker_openings_total"), 2);
+  EXPECT_EQ(metric("stemma_disk_breaker_refusals_total"), 2);
 }
 
 }  // namespace

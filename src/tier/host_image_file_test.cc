@@ -8,16 +8,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <thread>
 
 #include "base/flip_bit.h"
 #include "base/prng.h"
+#include "base/refused_calls.h"
 #include "base/temp_directory.h"
 #include "tier/page_frame_fixture.h"
 
 namespace stemma {
 namespace {
+
+namespace fs = std::filesystem;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -68,6 +74,12 @@ class HostImageFileTest : public ::testing::Test {
   TempDirectory directory;
   std::string path = directory.file("host");
   NamespaceDigest model = {{5}};
+  ThreadPool threads{1};
+  std::unique_ptr<HostPool> pool =
+      HostPool::create(
+          {.pages = 2, .layers = small_format().layers, .layer_bytes = small_format().layer_bytes},
+          threads)
+          .value();
   PosixFiles posix;
   Files* files = &posix;
   std::int64_t bad_frames = 0;
@@ -106,6 +118,115 @@ TEST_F(HostImageFileTest, WhatLiesThereOfAnEarlierAttemptDoesNotMatter) {
   EXPECT_EQ(std::filesystem::file_size(path), kHeaderBytes + 2 * frame_bytes(small_format()));
 }
 
+// Whoever may read what an earlier life left of it may not read the new one.
+TEST_F(HostImageFileTest, WhatLiesThereOfAnEarlierAttemptBecomesTheOwners) {
+  std::ofstream(path + ".new") << "x";
+  std::filesystem::permissions(path + ".new", std::filesystem::perms::all);
+  write(1, 2);
+  struct stat status = {};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600u);
+}
+
+TEST_F(HostImageFileTest, WhatALinkPointsToIsNotWrittenOver) {
+  std::ofstream(directory.file("letter")) << "dear";
+  std::filesystem::create_symlink(directory.file("letter"), path + ".new");
+  EXPECT_FALSE(HostImageWriter::open(path, {.format = small_format(), .model = model}).ok());
+  EXPECT_EQ(std::filesystem::file_size(directory.file("letter")), 4u);
+}
+
+// What a power cut could take back is not said to be written; the old file is then as it was.
+TEST_F(HostImageFileTest, WhatIsNotKnownToBeDurableIsNotFinished) {
+  write(1, 2);
+  bool refuses = false;
+  std::thread([&] {
+    auto writer = HostImageWriter::open(path, {.format = small_format(), .model = model});
+    ASSERT_TRUE(writer.ok());
+    refuses = refuse_system_call(SYS_fdatasync, EIO);
+    if (!refuses) return;
+    EXPECT_EQ((*writer)->finish().error().sys_errno, EIO);
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+  EXPECT_THAT(read(1), ElementsAre(0, 1));
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+  std::thread([&] {
+    auto writer = HostImageWriter::open(path, {.format = small_format(), .model = model});
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE(refuse_opening_directories(EIO));
+    EXPECT_EQ((*writer)->finish().error().sys_errno, EIO) << "nor is its name";
+  }).join();
+}
+
+// Its name is gone, and after a loss of power it may be back.
+TEST_F(HostImageFileTest, WhatIsNotKnownToBeGoneForGoodIsAskedForAgain) {
+  write(1, 2);
+  bool refuses = false;
+  std::thread([&] {
+    refuses = refuse_opening_directories(EIO);
+    if (!refuses) return;
+    EXPECT_EQ(remove_host_image(path).error().sys_errno, EIO);
+    EXPECT_EQ(remove_host_image(path).error().sys_errno, EIO) << "though there is no file by now";
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+  EXPECT_TRUE(remove_host_image(path).ok());
+}
+
+// Where nothing says whose it is, it may be what a process that was killed had written.
+TEST_F(HostImageFileTest, WhatMayBeAKilledLifesIsNotSaidToBeGone) {
+  std::ofstream(path + ".new") << "x";
+  bool refuses = false;
+  std::thread([&] {
+    refuses = refuse_system_call(SYS_flock, ENOLCK);
+    if (!refuses) return;
+    EXPECT_EQ(remove_host_image(path).error().sys_errno, ENOLCK);
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+}
+
+// Of layers with a window there is another file: both go, and an error of either is one.
+TEST_F(HostImageFileTest, EveryFileIsRemovedWhateverBecomesOfTheOther) {
+  const std::string impossible = directory.file(std::string(300, 'x'));  // too long for a name
+  const auto image = [&](const std::string& at) { return HostImage{*pool, at, {}}; };
+  const HostImage right = image(path);
+  const HostImage wrong = image(impossible);
+  for (const HostImages& images : {HostImages{&right, &wrong}, HostImages{&wrong, &right}}) {
+    write(1, 2);
+    EXPECT_FALSE(remove_host_images(images).ok());
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  write(1, 2);
+  EXPECT_TRUE(remove_host_images({&right, nullptr}).ok());
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_TRUE(remove_host_images({}).ok());
+}
+
+// I8: a page that host memory has under another key, or wrong, leaves no trace in the file.
+TEST_F(HostImageFileTest, AWrongPageOfHostMemoryIsNotKept) {
+  const TestPage first(small_format(), 1, 0);
+  const TestPage second(small_format(), 1, 1);
+  const auto fill = [&](PageId id, const TestPage& page) {
+    const auto frame = read_frame(page.frame());
+    ASSERT_EQ(pool->write_image(id, page.key(), frame->body, frame->layer_sums),
+              MoveVerdict::kDone);
+  };
+  fill(PageId(0), first);
+  fill(PageId(1), second);
+  auto writer = HostImageWriter::open(path, {.format = small_format(), .model = model});
+  ASSERT_TRUE(writer.ok());
+  const auto write_page = [&](PageId from, const TestPage& page) {
+    return (*writer)->write_page(*pool, from, page.key(), page.identity()).value();
+  };
+  EXPECT_FALSE(write_page(PageId(1), first)) << "another's";
+  EXPECT_TRUE(write_page(PageId(0), first));
+  pool->layer_image(PageId(1), 1)[9] ^= std::byte{1};
+  EXPECT_FALSE(write_page(PageId(1), second));
+  fill(PageId(1), second);
+  EXPECT_TRUE(write_page(PageId(1), second));
+  EXPECT_TRUE((*writer)->finish().ok());
+  EXPECT_THAT(read(1), ElementsAre(0, 1));
+  EXPECT_EQ(bad_frames, 0);
+}
+
 TEST_F(HostImageFileTest, WhatAKilledLifeHadWrittenIsRemovedWithTheFile) {
   write(1, 2);
   std::ofstream(path + ".new") << std::string(100'000, 'x');
@@ -133,8 +254,11 @@ TEST_F(HostImageFileTest, OneWritesAtATime) {
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.error().detail, HasSubstr("another process writes it"));
   EXPECT_TRUE((*first)->finish().ok());
-  EXPECT_TRUE(HostImageWriter::open(path, label).ok());
+  auto third = HostImageWriter::open(path, label);
+  ASSERT_TRUE(third.ok());
   EXPECT_THAT(read(1), IsEmpty()) << "the finished one has its name";
+  first->reset();
+  EXPECT_TRUE((*third)->finish().ok()) << "and leaves the next one alone";
 }
 
 TEST_F(HostImageFileTest, WhereItCannotBeWrittenIsSaid) {
@@ -218,6 +342,20 @@ TEST_F(HostImageFileTest, AFlippedHeaderCostsItsFrameAlone) {
   flip_bit(path, 20);
   flip_bit(path, 0);
   EXPECT_THAT(refusal().detail, HasSubstr("not a file of host memory"));
+}
+
+TEST_F(HostImageFileTest, AFileOfALaterVersionIsUnsupportedAndNotCorrupt) {
+  write(1, 2);
+  const auto set_version = [&](char version) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(8);
+    file.put(version);
+  };
+  set_version(2);
+  EXPECT_EQ(refusal().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(refusal().detail, HasSubstr("of a later version"));
+  set_version(0);
+  EXPECT_EQ(refusal().code, ErrorCode::kCorrupt);
 }
 
 TEST_F(HostImageFileTest, AnotherModelsOrFormatsPagesAreRefused) {
@@ -320,19 +458,46 @@ TEST_F(HostImageFileTest, NoFlippedBitOfAHeaderIsRead) {
 }
 
 // As where it is mounted by itself. Whoever runs the tests, the child may not write the directory.
-TEST_F(HostImageFileTest, AFileThatCannotBeRemovedIsEmptied) {
-  write(1, 3);
-  namespace fs = std::filesystem;
-  fs::permissions(path, fs::perms::all);
-  fs::permissions(directory.path(), fs::perms(0555));
-  const auto remove_as_nobody = [&] {
-    const bool dropped = ::geteuid() != 0 || ::setuid(65534) == 0;
-    ::_exit(dropped && ::unlink(path.c_str()) != 0 && remove_host_image(path).ok() ? 0 : 1);
-  };
-  EXPECT_EXIT(remove_as_nobody(), ::testing::ExitedWithCode(0), "");
-  fs::permissions(directory.path(), fs::perms::owner_all);
+class FixedHostImage : public HostImageFileTest {
+ protected:
+  void SetUp() override {
+    write(1, 3);
+    fs::permissions(path, fs::perms::all);
+  }
+  void TearDown() override { fs::permissions(directory.path(), fs::perms::owner_all); }
+
+  // What comes of removing it: 0, or the error of the system.
+  void expect_removal(
+      int sys_errno, const std::function<bool()>& first = [] { return true; }) {
+    fs::permissions(directory.path(), fs::perms(0555));
+    const auto remove_as_nobody = [&] {
+      const bool dropped = ::geteuid() != 0 || ::setuid(65534) == 0;
+      if (!first()) ::_exit(sys_errno);  // this system allows no seccomp filter
+      if (!dropped || ::unlink(path.c_str()) == 0) ::_exit(255);
+      const Status removed = remove_host_image(path);
+      ::_exit(removed.ok() ? 0 : removed.error().sys_errno);
+    };
+    EXPECT_EXIT(remove_as_nobody(), ::testing::ExitedWithCode(sys_errno), "");
+  }
+};
+
+TEST_F(FixedHostImage, ThatCannotBeRemovedIsEmptied) {
+  expect_removal(0);
   EXPECT_TRUE(fs::exists(path));
   EXPECT_EQ(fs::file_size(path), 0u);
+}
+
+TEST_F(FixedHostImage, IsNotSaidToBeEmptyBeforeThatIsDurable) {
+  expect_removal(EACCES, [] { return refuse_system_call(SYS_fsync, EIO); });
+}
+
+TEST_F(FixedHostImage, ThatIsALinkIsNoFileToBeEmptied) {
+  const std::string letter = directory.file("letter");
+  fs::rename(path, letter);
+  fs::create_symlink(letter, path);
+  const auto size_bytes = fs::file_size(letter);
+  expect_removal(EACCES);
+  EXPECT_EQ(fs::file_size(letter), size_bytes);
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 #include "tier/purge_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -102,6 +104,67 @@ TEST_F(PurgeFileTest, WhatCannotBeWrittenLeavesWhatItSaid) {
   EXPECT_EQ(refused(), ErrorCode::kInvalidArgument);
   std::filesystem::remove(path + ".new");
   EXPECT_TRUE(file->keep({}).ok());
+}
+
+// Before it has the name it changes nothing, and the next one can be written.
+TEST_F(PurgeFileTest, WhatIsNotDurableYetDoesNotTakeItsPlace) {
+  const auto file = open();
+  ASSERT_TRUE(file->keep(example()).ok());
+  const std::string kept = bytes();
+  bool refuses = false;
+  std::thread([&] {
+    refuses = refuse_system_call(SYS_fsync, EIO);
+    if (!refuses) return;
+    EXPECT_EQ(file->keep({}).error().sys_errno, EIO);
+  }).join();
+  if (!refuses) GTEST_SKIP() << "this system allows no seccomp filter";
+  ASSERT_NE(file->said_or_null(), nullptr);
+  EXPECT_EQ(*file->said_or_null(), example());
+  EXPECT_EQ(bytes(), kept);
+  EXPECT_TRUE(file->keep({}).ok());
+}
+
+TEST_F(PurgeFileTest, WhatCannotTakeItsPlaceIsWrittenAgain) {
+  const auto file = open();
+  ASSERT_TRUE(file->keep(example()).ok());
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  EXPECT_FALSE(file->keep({}).ok());
+  EXPECT_EQ(file->said_or_null(), nullptr);
+  std::filesystem::remove(path);
+  EXPECT_TRUE(file->keep(example()).ok());
+  EXPECT_EQ(*file->said_or_null(), example());
+}
+
+// As where the disk is full: a child may not make a file so long.
+TEST_F(PurgeFileTest, WhatWasWrittenInPartDoesNotTakeItsPlace) {
+  keep({});
+  const std::string kept = bytes();
+  const auto keep_in_part = [&] {
+    const rlimit room = {kept.size() + 1, kept.size() + 1};
+    if (::setrlimit(RLIMIT_FSIZE, &room) != 0) return 1;
+    std::signal(SIGXFSZ, SIG_IGN);
+    const auto file = open();
+    return !file->keep(example()).ok() && file->said_or_null() != nullptr ? 0 : 2;
+  };
+  EXPECT_EQ(in_forked_child(keep_in_part), 0);
+  EXPECT_EQ(bytes(), kept);
+  EXPECT_EQ(*open()->said_or_null(), Unconfirmed());
+}
+
+TEST_F(PurgeFileTest, WhatLiesThereOfAnEarlierAttemptDoesNotMatter) {
+  keep(example());
+  const std::string kept = bytes();
+  std::ofstream(path + ".new") << std::string(100'000, 'x');
+  keep(example());
+  EXPECT_EQ(bytes(), kept);
+}
+
+TEST_F(PurgeFileTest, WhatALinkPointsToIsNotWrittenOver) {
+  std::ofstream(directory.file("letter")) << "dear";
+  std::filesystem::create_symlink(directory.file("letter"), path + ".new");
+  EXPECT_FALSE(open()->keep(example()).ok());
+  EXPECT_EQ(std::filesystem::file_size(directory.file("letter")), 4u);
 }
 
 // Its name is the new one's already, and after a loss of power it may be the old one's again.
@@ -204,6 +267,18 @@ TEST_F(PurgeFileTest, LiesAreReadWithinTheirFile) {
     const bool same = file->said_or_null() != nullptr && *file->said_or_null() == example();
     EXPECT_EQ(same, lie == whole || (at == 24)) << at;
   }
+}
+
+// Under the right checksum, and nothing that a life could have meant.
+TEST_F(PurgeFileTest, WhatCannotBeMeantIsNotSaid) {
+  Unconfirmed of_no_group = example();
+  of_no_group.removals[0].group = static_cast<LayerGroup>(2);
+  keep(of_no_group);
+  EXPECT_EQ(open()->said_or_null(), nullptr);
+  Unconfirmed behind_nothing = example();
+  behind_nothing.purges[0].pages_before = -1;
+  keep(behind_nothing);
+  EXPECT_EQ(open()->said_or_null(), nullptr);
 }
 
 }  // namespace
