@@ -53,6 +53,19 @@ TEST(Dlpack, ExportsAViewWithoutCopying) {
   EXPECT_EQ(values[5], 7);
 }
 
+// Who takes it has it for as long as it likes.
+TEST(Dlpack, AnExportHasItsOwnShape) {
+  std::vector<float> values(24);
+  TensorView view = view_of(values, DType::kF32);
+  ManagedTensorVersioned* const managed =
+      export_view(view, DeviceKind::kCpu, Access::kReadWrite).value();
+  view.shape.fill(1);
+  view.stride.fill(99);
+  EXPECT_EQ(managed->tensor.shape[0], 2);
+  EXPECT_EQ(managed->tensor.strides[0], 12);
+  managed->deleter(managed);
+}
+
 TEST(Dlpack, NamesEachDtype) {
   std::vector<float> values(24);
   const auto type_of = [&](DType dtype) {

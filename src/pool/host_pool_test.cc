@@ -260,6 +260,31 @@ TEST(HostPool, ACancelledCallLeavesWholePagesOrNothing) {
   }
 }
 
+// Nor does it answer for what it held before, which has been written over in part.
+TEST(HostPool, AStoppedCallIsNotTakenForOneThatEnded) {
+  const KvShape shape = large_shape();
+  const auto device = make_test_pool(shape, KvLayout::kLayerFirst);
+  const auto host = make_host(*device, 4, KvLayout::kPageFirst);
+  bool stopped = true;
+  for (std::int64_t stop_at = 0; stopped; ++stop_at) {
+    std::vector<PageMove> down = moves_between({0, 1, 2, 3}, {2, 3, 0, 1});
+    host->backup(*device, down, kAlways);
+    std::vector<PageMove> up = moves_back(down, {0, 1, 2, 3});
+    std::int64_t asks = 0;
+    const auto go_on = [&] { return asks++ < stop_at; };
+    host->promote(*device, up, {0, 4}, go_on);
+    stopped = asks > stop_at;
+    EXPECT_THAT(verdicts(up),
+                testing::Each(stopped ? MoveVerdict::kCancelled : MoveVerdict::kDone));
+    for (PageMove& move : down) move.verdict = MoveVerdict::kUntried;
+    asks = 0;
+    host->backup(*device, down, go_on);
+    for (const PageMove& move : down) {
+      EXPECT_EQ(host->holds(move.to, move.key), move.verdict == MoveVerdict::kDone);
+    }
+  }
+}
+
 TEST(HostPool, DisjointPagesMoveAtOnce) {
   SCOPED_TRACE(kSeed);
   Prng prng(kSeed);
@@ -412,6 +437,7 @@ TEST(HostPool, WrongOptionsAreNamed) {
       {"pages is 1, below pages_min, 2", [](auto& options) { options.pages = 1; }},
       {"too many", [](auto& options) { options.pages = std::int64_t{1} << 40; }},
       {"too many", [](auto& options) { options.layer_bytes = std::int64_t{1} << 61; }},
+      {"device_shape: a codec needs", [](auto& options) { options.codec = PageCodec::kInt8; }},
   };
   for (const auto& [what, change] : cases) {
     HostPoolOptions options = right;

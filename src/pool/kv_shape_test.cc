@@ -128,6 +128,13 @@ TEST(KvShape, RefusesMoreBytesThanFit63Bits) {
   EXPECT_FALSE(validate(shape).ok());
   shape.pages = std::int64_t{1} << 50;
   EXPECT_TRUE(validate(shape).ok());
+  const KvShape one_side = {.layers = 1,
+                            .pages = std::int64_t{1} << 31,
+                            .page_size = 1 << 14,
+                            .heads = 1 << 8,
+                            .head_dim = 1 << 8,
+                            .dtype = DType::kF16};
+  EXPECT_FALSE(validate(one_side).ok()) << "K would fit, and V";
 }
 
 TEST(KvShape, DividesHeadsOverRanks) {

@@ -176,6 +176,24 @@ TEST(MhaPool, PagesDifferInTheFirstLayerOfWhichABitDoes) {
   }
 }
 
+TEST(MhaPool, APageIsCopiedWholeAndAlone) {
+  for (const KvLayout layout : {KvLayout::kLayerFirst, KvLayout::kPageFirst}) {
+    for (const DType dtype : {DType::kBF16, DType::kInt8}) {
+      const auto pool = make_pool(small_shape(dtype), layout);
+      Prng prng(kSeed);
+      fill_randomly(*pool, prng);
+      const auto from = expected_image(*pool, PageId(2));
+      const auto before = expected_image(*pool, PageId(0));
+      const auto behind = expected_image(*pool, PageId(1));
+      ASSERT_NE(from, before);
+      ASSERT_TRUE(pool->copy_page(PageId(2), PageId(0)).ok());
+      EXPECT_EQ(expected_image(*pool, PageId(0)), from);
+      EXPECT_EQ(expected_image(*pool, PageId(1)), behind);
+      EXPECT_EQ(expected_image(*pool, PageId(2)), from);
+    }
+  }
+}
+
 // Enough rows, of whole cache lines, to go past the caches.
 TEST(MhaPool, ManyRowsAreStoredLikeFew) {
   Prng prng(kSeed);
