@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <functional>
+#include <optional>
+#include <tuple>
+#include <vector>
 
 #include "base/digest.h"
 #include "base/long_tests_fixture.h"
@@ -97,6 +101,78 @@ TEST(PageFrame, AFrameCutShortOrTooLongIsFound) {
   Buffer longer = Buffer::allocate(page.frame().size() + kFrameAlignment).value();
   std::ranges::copy(page.frame(), longer.bytes());
   EXPECT_THAT(error_of(read_frame(longer.as<std::byte>())), HasSubstr("frame_bytes"));
+}
+
+// Another's bytes that lay there before are nobody's to store.
+TEST(PageFrame, WhatLayInItsPlaceBeforeDoesNotMatter) {
+  PageFormat format = small_format();
+  format.layer_bytes = 100;
+  const TestPage page(format, 9);
+  const auto view = read_frame(page.frame());
+  ASSERT_TRUE(view.ok()) << error_of(view);
+  Buffer dirty = Buffer::allocate(page.frame().size()).value();
+  const auto frame = dirty.as<std::byte>();
+  std::ranges::fill(frame, std::byte{0xAA});
+  std::ranges::copy(view->body, frame.subspan(frame_body_offset(format)).begin());
+  encode_frame(format, page.identity(), view->layer_sums, view->generation, frame);
+  EXPECT_TRUE(std::ranges::equal(frame, page.frame()));
+}
+
+// Where it says so itself, under the right checksum.
+TEST(PageFrame, WhatNoPageCouldSayIsNamed) {
+  const std::tuple<std::size_t, std::size_t, const char*> lies[] = {
+      {8, 1, "version"},     {25, 1, "body_offset"}, {16 + 2, 1, "frame_bytes"},
+      {184 + 1, 1, "dtype"}, {192, 16, "kind"},      {208, 16, "codec"}};
+  for (const auto& [offset, bytes, name] : lies) {
+    TestPage page(small_format(), 6);
+    const auto frame = page.frame();
+    for (std::size_t at = offset; at < offset + bytes; ++at) {
+      frame[at] = frame[at] == std::byte{1} ? std::byte{0} : std::byte{'x'};
+    }
+    const std::uint32_t sum =
+        crc32c(frame.subspan(16, frame_body_offset(small_format()) - 16), crc32c(frame.first(12)));
+    std::memcpy(&frame[12], &sum, sizeof(sum));
+    const auto read = read_frame(frame);
+    ASSERT_FALSE(read.ok()) << name;
+    EXPECT_EQ(read.error().code, ErrorCode::kCorrupt);
+    EXPECT_THAT(read.error().detail, HasSubstr(std::string(": ") + name + " "));
+  }
+}
+
+// What a purge asks of a page's first bytes.
+TEST(PageFrame, ItsBeginSaysWhoseItIsAndWhatItLiesBehind) {
+  TestPage page(small_format(), 1, 3);
+  const NamespaceDigest digest = page.identity().namespace_digest;
+  NamespaceDigest other = digest;
+  for (std::uint8_t& byte : other.bytes) byte ^= 1;
+  const std::vector<NamespaceFamily> ours = {family_of(digest)};
+  const std::vector<NamespaceFamily> others = {family_of(other)};
+  const auto begin = page.frame().first(kNamespacePeekBytes);
+  EXPECT_EQ(peek_namespace(begin), digest);
+  EXPECT_TRUE(peek_is_behind(begin, ours, 0));
+  EXPECT_TRUE(peek_is_behind(begin, ours, 3));
+  EXPECT_FALSE(peek_is_behind(begin, ours, 4)) << "three lie before it";
+  EXPECT_FALSE(peek_is_behind(begin, others, 0));
+  EXPECT_TRUE(peek_is_behind(begin, {}, 3)) << "none is named: everybody's";
+  EXPECT_FALSE(peek_is_behind(begin, {}, 4));
+  EXPECT_EQ(peek_namespace(begin.first(begin.size() - 1)), std::nullopt);
+  for (const std::size_t at : {0u, 8u}) {  // magic, version
+    page.frame()[at] ^= std::byte{2};
+    EXPECT_EQ(peek_namespace(begin), std::nullopt) << at;
+    EXPECT_FALSE(peek_is_behind(begin, ours, 0)) << at;
+    page.frame()[at] ^= std::byte{2};
+  }
+}
+
+TEST(PageFrame, ItsBeginSaysWhereItsBodyLies) {
+  TestPage page(small_format(), 1);
+  const std::size_t size = page.frame().size();
+  const auto begin = page.frame().first(kFrameAlignment);
+  EXPECT_EQ(peek_body_offset(begin, size), frame_body_offset(small_format()));
+  EXPECT_EQ(peek_body_offset(begin, 100), 0u) << "beyond the frame";
+  EXPECT_EQ(peek_body_offset(begin.first(100), size), 0u);
+  page.frame()[0] ^= std::byte{1};
+  EXPECT_EQ(peek_body_offset(begin, size), 0u);
 }
 
 // A header whose checksum is right may still be anything: bounds come before sizes.

@@ -2,7 +2,7 @@
 // else; when the lanes stop nobody needs what has not begun. Its lanes are the test's own.
 #include "tier/rank_transfers.h"
 
-#include <gmock/gmock-matchers.h>
+#include <gmock/gmock-more-matchers.h>
 #include <gtest/gtest.h>
 
 #include <functional>
