@@ -147,6 +147,7 @@ TEST_F(HostPoolOfSix, APageAnswersForItsKeyAlone) {
   host_->forget(up[1].from);
   up[2].key = key_of(77);
   EXPECT_FALSE(host_->holds(up[1].from, up[1].key));
+  EXPECT_FALSE(host_->holds(up[1].from, PageKey())) << "it holds nothing";
   host_->promote(*to, up, {0, 3}, kAlways);
   EXPECT_EQ(up[0].verdict, MoveVerdict::kDone);
   EXPECT_EQ(up[1].verdict, MoveVerdict::kStale);

@@ -86,6 +86,7 @@ TEST_F(TransferReport, FoundIsWhatAllFoundAndLostWhatAnyLost) {
   part_of(part, {kDone, kDone, kDone});
   const std::int64_t found[] = {3, 1, 2};
   const std::int64_t lost[] = {0, 4, 2};
+  whole_.lost_pages = 9;  // of another time
   for (const std::size_t rank : {0u, 1u, 2u}) {
     part.found_pages = found[rank];
     part.lost_pages = lost[rank];
