@@ -375,6 +375,36 @@ TEST_F(RedisRedirectTest, MapsThatAreNoneAreMisses) {
   }
 }
 
+// A cluster that is being made, or has lost a node: who holds a slot is seen when somebody does.
+TEST_F(RedisRedirectTest, SlotsThatNobodyHadAreAskedForAgain) {
+  std::atomic<FakeRedis*> self = nullptr;
+  std::atomic<bool> complete = false;
+  FakeRedis server(FakeRedis::with_pong([&](const Words& command) -> Answer {
+    if (command[0] != "CLUSTER") return {"$-1\r\n"};
+    std::string map = slots_of(*self);
+    if (!complete) map.replace(map.find("16383"), 5, "0");
+    return {map};
+  }));
+  self = &server;
+  const auto store = open_store(cluster_options(server));
+  ASSERT_NE(redis_slot(value_name(0)), 0);
+  EXPECT_EQ(read(*store, 0, 1), "f");
+  complete = true;
+  EXPECT_EQ(read(*store, 0, 1), "m");
+}
+
+TEST_F(RedisRedirectTest, ANodeThatKnowsOfNoneIsPassedOver) {
+  FakeRedis alone(FakeRedis::with_pong([](const Words&) { return Answer{"*0\r\n"}; }));
+  std::atomic<FakeRedis*> self = nullptr;
+  FakeRedis server(FakeRedis::with_pong([&](const Words& command) -> Answer {
+    return {command[0] == "CLUSTER" ? slots_of(*self) : "$-1\r\n"};
+  }));
+  self = &server;
+  const auto store =
+      open_store(options_for("redis-cluster://" + alone.authority() + "," + server.authority()));
+  EXPECT_EQ(read(*store, 0, 1), "m");
+}
+
 // A port at which connections are never made: its queue is full, and the system drops the rest.
 class BlackHole {
  public:

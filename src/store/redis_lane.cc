@@ -68,6 +68,7 @@ RedisCommand* RedisLane::run(std::span<RedisCommand> commands, std::int64_t dead
     if (round == 0 || has_sentinels) refresh_if_stale(deadline_us);
     for (Errand& errand : errands) {
       if (errand.node == nullptr) errand.node = node_of(*errand.command);
+      stale_ |= errand.node == nullptr;  // somebody may have its key by the next time
     }
     run_round(errands, deadline_us);
     std::erase_if(errands, [this](Errand& errand) { return !try_redirect(errand); });
@@ -333,6 +334,8 @@ Status RedisLane::adopt_primary(const RespReply& reply) {
 Status RedisLane::adopt_map(const RespReply& reply, const RedisEndpoint& asked) {
   if (reply.kind == RespKind::kError) return Error{ErrorCode::kIo, reply.text};
   STEMMA_ASSIGN_OR_RETURN(const ClusterMap map, parse_cluster_slots(reply, asked));
+  // It has not met the others yet, or not any more: these may know.
+  if (map.primaries.empty()) return Error{ErrorCode::kNotFound, "the node knows of no primary"};
   map_changes_ += is_as_before(map) ? 0 : 1;
   node_of_slot_.assign(kRedisSlots, nullptr);
   std::vector<Node*> kept;
