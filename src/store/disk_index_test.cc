@@ -1,7 +1,11 @@
-// The index of a disk: what is written anew comes to its end, however short the time of a call is.
+// The index of a disk: which of its records count; what is written anew comes to its end, however
+// short the time of a call is; what could not be made durable is not believed.
 #include "store/disk_index.h"
 
 #include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
 
 #include "store/simulated_disk.h"
 
@@ -86,6 +90,106 @@ TEST_F(DiskIndexRewrite, OfOnePieceIsDoneInOneCall) {
   next_ = kPages - 10;
   EXPECT_TRUE(rewrite(5).ok()) << "made, written, synced, named, and the name synced";
   EXPECT_EQ(std::ssize(reread().pages), 10);
+}
+
+IndexContents contents_of(const IndexCells& cells) {
+  IndexReader reader;
+  reader.take(cells.bytes());
+  return std::move(reader).finish();
+}
+
+// What took it away from the first was lost, and others may be: frames are looked at first.
+TEST(DiskIndexRecords, ASlotThatTwoKeysNameIsTheLaterOnes) {
+  IndexedPage later = page_of(3);
+  later.slot = page_of(1).slot;
+  IndexCells cells;
+  cells.put(page_of(1));
+  cells.put(page_of(2));
+  cells.put(later);
+  const IndexContents contents = contents_of(cells);
+  EXPECT_TRUE(contents.contested);
+  EXPECT_EQ(contents.bad_cells, 0);
+  ASSERT_EQ(std::ssize(contents.pages), 2);
+  EXPECT_EQ(contents.pages[1].key, later.key);
+  for (const IndexedPage& page : contents.pages) EXPECT_TRUE(page.unread);
+}
+
+TEST(DiskIndexRecords, APageIsUnreadUntilItsRecordSaysOtherwise) {
+  IndexedPage page = page_of(1);
+  page.unread = true;
+  IndexCells cells;
+  cells.put(page);
+  EXPECT_TRUE(contents_of(cells).pages[0].unread);
+  cells.put(page_of(1));
+  EXPECT_FALSE(contents_of(cells).pages[0].unread);
+}
+
+TEST(DiskIndexRecords, AShorterDescriptionTakesThePlaceOfALongerOne) {
+  const NamespaceDigest digest;
+  IndexCells cells;
+  cells.describe(digest, std::string(200, 'a'));
+  cells.describe(digest, "model=scribe");
+  EXPECT_EQ(contents_of(cells).descriptions.at(digest), "model=scribe");
+}
+
+// An index of one page, on a disk that does as a test says.
+class DiskIndexFaults : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(rewrite(index_).ok()); }
+
+  Status rewrite(DiskIndex& index) {
+    bool more = true;
+    return index.rewrite(
+        [&](IndexCells& cells) {
+          if (std::exchange(more, false)) cells.put(page_of(1));
+          return more;
+        },
+        soon());
+  }
+  Status append(DiskIndex& index, std::int32_t number) {
+    IndexCells cells;
+    cells.put(page_of(number));
+    return index.append(cells, soon());
+  }
+  std::int64_t soon() const { return clock_.now_us() + 1'000'000; }
+
+  FakeClock clock_;
+  SimulatedDisk disk_{1, clock_};
+  std::unique_ptr<DiskFiles> files_ = disk_.open();
+  DiskIndex index_{*files_};
+};
+
+TEST_F(DiskIndexFaults, BehindAnAppendThatFailedNothingIsAppended) {
+  disk_.faults.failing = DiskVerb::kWrite;
+  EXPECT_FALSE(append(index_, 2).ok());
+  EXPECT_FALSE(index_.usable());
+  EXPECT_FALSE(index_.sync_failed());
+  disk_.faults = {};
+  ASSERT_TRUE(rewrite(index_).ok());
+  EXPECT_TRUE(index_.usable());
+  disk_.faults.failing = DiskVerb::kSync;
+  EXPECT_FALSE(append(index_, 2).ok());
+  EXPECT_FALSE(index_.usable());
+  EXPECT_TRUE(index_.sync_failed());
+}
+
+// Nobody knows which of the two files has the name behind a loss of power.
+TEST_F(DiskIndexFaults, ANameThatCouldNotBeMadeDurableIsNotBelieved) {
+  disk_.faults.failing = DiskVerb::kSyncDirectory;
+  EXPECT_FALSE(rewrite(index_).ok());
+  EXPECT_FALSE(index_.usable());
+  EXPECT_TRUE(index_.sync_failed());
+}
+
+TEST_F(DiskIndexFaults, BehindATornRecordTheNextOneIsFoundAgain) {
+  disk_.file_or_null("index")->now.resize(kIndexCellBytes + 50);
+  DiskIndex next(*files_);
+  ASSERT_EQ(next.load(soon()).value().bad_cells, 1);
+  ASSERT_TRUE(append(next, 2).ok());
+  const IndexContents contents = DiskIndex(*files_).load(soon()).value();
+  EXPECT_EQ(contents.bad_cells, 1);
+  ASSERT_EQ(std::ssize(contents.pages), 2);
+  EXPECT_EQ(contents.pages[1].key, page_of(2).key);
 }
 
 }  // namespace
