@@ -4,6 +4,10 @@
 #include <gmock/gmock-matchers.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
+#include "base/crc32c.h"
 #include "stemma/log.h"
 #include "store/disk_store_fixture.h"
 
@@ -29,6 +33,20 @@ class DiskCheck : public ::testing::Test {
     auto report = check_disk(*files, {.repair = repair, .deadline_us = f_.soon()});
     EXPECT_TRUE(report.ok()) << to_string(report.error());
     return *std::move(report);
+  }
+  // The index anew, each of its pages as `change` has it.
+  void rewrite_index(const std::function<void(IndexedPage&)>& change) {
+    const auto files = f_.disk.open();
+    DiskIndex index(*files);
+    IndexContents contents = index.load(f_.soon()).value();
+    std::size_t next = 0;
+    const auto put_next = [&](IndexCells& cells) {
+      if (next == contents.pages.size()) return false;
+      change(contents.pages[next]);
+      cells.put(contents.pages[next++]);
+      return true;
+    };
+    ASSERT_TRUE(index.rewrite(put_next, f_.soon()).ok());
   }
   std::vector<std::byte>& bytes(const std::string& name) { return f_.disk.file_or_null(name)->now; }
   std::int64_t right_after_opening() {
@@ -91,6 +109,104 @@ TEST_F(DiskCheck, FindsAPageThatIsNotTheOneOfTheIndex) {
   ASSERT_EQ(report.findings.size(), 1u);
   EXPECT_THAT(report.findings[0].what, HasSubstr("another page"));
   EXPECT_EQ(right_after_opening(), 19);
+}
+
+TEST_F(DiskCheck, FindsAPageOfAnotherNamespaceThanTheIndexSays) {
+  rewrite_index([](IndexedPage& page) {
+    if (page.slot == SlotRef{0, 3}) page.namespace_digest.bytes[31] = 1;
+  });
+  const DiskCheckReport report = check(false);
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].slot, 3);
+  EXPECT_THAT(report.findings[0].what, HasSubstr("another namespace"));
+}
+
+// Its header and its sums are right.
+TEST_F(DiskCheck, FindsAPageWhoseKeyIsNotThatOfItsTokens) {
+  TestPage forged = std::move(pages_[3]);
+  std::vector<TokenId> tokens(forged.identity().tokens.begin(), forged.identity().tokens.end());
+  ++tokens[5];
+  const auto view = read_frame(forged.frame()).value();
+  std::vector<std::uint32_t> sums;
+  for (std::size_t layer = 0; layer < 2; ++layer) {
+    sums.push_back(crc32c(view.body.subspan(layer * 2048, 2048)));
+  }
+  PageIdentity identity = forged.identity();
+  identity.tokens = tokens;
+  encode_frame(forged.format(), identity, sums, 7, forged.frame());
+  std::ranges::copy(forged.frame(), bytes("slab-0-8192").begin() + 3 * 8192);
+  const DiskCheckReport report = check(false);
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_THAT(report.findings[0].what, HasSubstr("not that of its tokens"));
+}
+
+// Frames in free slots of a whole index are of pages that went.
+TEST_F(DiskCheck, WhatAWholeIndexDoesNotNameIsNotFound) {
+  ASSERT_TRUE(f_.open());
+  const PageRemoval removal{pages_[3].key(), pages_[3].frame()};
+  f_.store->remove({&removal, 1}, f_.soon());
+  f_.store.reset();
+  bytes("slab-0-8192")[5 * 8192 + 5000] ^= std::byte{1};  // so that something is repaired
+  EXPECT_EQ(check(true).found_pages, 0);
+  EXPECT_EQ(right_after_opening(), 18);
+}
+
+TEST_F(DiskCheck, APageThatLiesInTwoSlotsIsFoundOnce) {
+  f_.disk.open()->remove("index", f_.soon()).ok();
+  std::vector<std::byte>& slab = bytes("slab-0-8192");
+  std::copy_n(slab.begin(), 8192, slab.begin() + 2 * 8192);
+  EXPECT_EQ(check(true).found_pages, 19);
+  EXPECT_TRUE(check(false).findings.empty());
+}
+
+TEST_F(DiskCheck, ARepairKeepsDescriptionsAndRemovesFilesWithoutASlot) {
+  bytes("slab-1-8192").resize(100);
+  EXPECT_TRUE(check(true).repaired);
+  EXPECT_EQ(f_.disk.file_or_null("slab-1-8192"), nullptr);
+  const auto listing = list_disk(*f_.disk.open(), f_.soon());
+  ASSERT_TRUE(listing.ok());
+  EXPECT_EQ(listing->namespaces[0].description, "model=scribe dtype=f16");
+}
+
+TEST_F(DiskCheck, NothingIsRepairedWhereNothingIsWrong) {
+  const std::int64_t operations = f_.disk.operations;
+  check(false);
+  const std::int64_t looked = f_.disk.operations - operations;
+  EXPECT_FALSE(check(true).repaired);
+  EXPECT_EQ(f_.disk.operations, operations + 2 * looked);
+}
+
+// What was repaired was looked at: a store need not do so again before a purge.
+TEST_F(DiskCheck, ARepairedIndexHasNoPageThatNobodyHasRead) {
+  bytes("index")[bytes("index").size() - 60] ^= std::byte{4};
+  EXPECT_TRUE(check(true).repaired);
+  const auto files = f_.disk.open();
+  const IndexContents contents = DiskIndex(*files).load(f_.soon()).value();
+  EXPECT_EQ(contents.pages.size(), 20u);
+  EXPECT_TRUE(std::ranges::none_of(contents.pages, &IndexedPage::unread));
+}
+
+TEST_F(DiskCheck, PagesBehindTheEndOfAFileAreNotListed) {
+  bytes("slab-0-8192").resize(5 * 8192);
+  const auto listing = list_disk(*f_.disk.open(), f_.soon());
+  ASSERT_TRUE(listing.ok());
+  EXPECT_EQ(listing->pages, 20 - 3);
+  EXPECT_EQ(listing->namespaces[0].pages, 20 - 3);
+}
+
+// Told with the first page, not when a store is closed.
+TEST_F(DiskCheck, ADescriptionOutlastsALossOfPower) {
+  ASSERT_TRUE(f_.open());
+  PageFormat format = small_format();
+  format.dtype = DType::kBF16;
+  const TestPage page(format, 2);
+  f_.store->describe(page.identity().namespace_digest, "model=scribe dtype=bf16");
+  ASSERT_EQ(f_.put(page), PageVerdict::kDone);
+  f_.crash();
+  const auto listing = list_disk(*f_.disk.open(), f_.soon());
+  ASSERT_TRUE(listing.ok());
+  ASSERT_EQ(listing->namespaces.size(), 2u);
+  EXPECT_EQ(listing->namespaces[1].description, "model=scribe dtype=bf16");
 }
 
 TEST_F(DiskCheck, ALostIndexIsMadeAnewFromTheFrames) {

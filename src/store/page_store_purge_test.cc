@@ -96,6 +96,10 @@ TEST_F(DiskPurgeTest, AnIndexThatCannotBeReadDoesNotBringItBack) {
     EXPECT_EQ(f.metric("index_rebuilds_total"), 0) << "it is there";
     EXPECT_EQ(f.count_right(ours), 0);
   }
+  f.store.reset();
+  f.disk.faults.failing = DiskVerb::kRead;
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.metric("index_rebuilds_total"), 0) << "nor when it is tried again";
 }
 
 TEST_F(DiskPurgeTest, AnIndexThatCannotBeReadOnceCostsNothing) {
@@ -132,11 +136,81 @@ TEST_F(DiskPurgeTest, OfWhatLiesBehindAPageLeavesWhatLiesBefore) {
   expect_found(12, 20);
 }
 
-// Over a restart too the index says where in its text a page is.
+// Over a restart too the index says where in its text a page is, or its frame does.
 TEST_F(DiskPurgeTest, OfWhatLiesBehindAPageKnowsItInAnotherLife) {
   ASSERT_TRUE(f.open());
-  EXPECT_EQ(f.store->purge_behind(namespace_of(ours), 12, f.soon()).pages, 18);
+  EXPECT_EQ(f.store->purge_behind(namespace_of(ours), 20, f.soon()).pages, 10);
+  f.lose_index();
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.store->purge_behind(namespace_of(ours), 12, f.soon()).pages, 8);
   expect_found(12, 20);
+}
+
+// Of a page of which the index does not say it, as those of before, nobody knows that it may stay.
+TEST_F(DiskPurgeTest, OfWhatLiesBehindAPageTakesWhatIsOfUnknownPlace) {
+  f.store.reset();
+  {
+    const auto files = f.disk.open();
+    DiskIndex index(*files);
+    const IndexContents contents = index.load(f.soon()).value();
+    std::size_t next = 0;
+    const auto put_next = [&](IndexCells& cells) {
+      if (next == contents.pages.size()) return false;
+      IndexedPage page = contents.pages[next++];
+      page.ordinal = -1;
+      cells.put(page);
+      return true;
+    };
+    ASSERT_TRUE(index.rewrite(put_next, f.soon()).ok());
+  }
+  ASSERT_TRUE(f.open());
+  EXPECT_EQ(f.store->purge_behind(namespace_of(ours), 12, f.soon()).pages, 30);
+  expect_found(0, 20);
+}
+
+TEST_F(DiskPurgeTest, OfAllLeavesNothingInTheIndex) {
+  f.store->describe(ours[0].identity().namespace_digest, "model=scribe");
+  EXPECT_TRUE(purge({}).status.ok());
+  const auto files = f.disk.open();
+  EXPECT_EQ(DiskIndex(*files).load(f.soon()).value().cells, 0) << "neither keys nor descriptions";
+}
+
+TEST_F(DiskPurgeTest, IsNotConfirmedWhereTheIndexCannotBeWritten) {
+  f.disk.faults.fail_at = f.disk.operations;  // the append of what it has removed
+  EXPECT_FALSE(purge(namespace_of(ours)).status.ok());
+  EXPECT_FALSE(f.store->read_only());
+  EXPECT_TRUE(purge(namespace_of(ours)).status.ok());
+}
+
+// What overwrites the frames may never come to the disk, however often it is tried.
+TEST_F(DiskPurgeTest, BehindASyncThatFailedTheStoreOnlyReads) {
+  const PageRemoval removal{ours[0].key(), ours[0].frame()};
+  f.store->remove({&removal, 1}, f.soon());
+  f.disk.faults.failing = DiskVerb::kSync;
+  EXPECT_FALSE(f.store->make_removals_last(f.soon()).ok());
+  EXPECT_TRUE(f.store->read_only());
+}
+
+// A file that went may be back behind a loss of power.
+TEST_F(DiskPurgeTest, BehindASyncOfTheDirectoryThatFailedTheStoreOnlyReads) {
+  f.disk.faults.fail_at = f.disk.operations;
+  f.disk.faults.sys_errno = ENOSPC;
+  ASSERT_EQ(f.put(TestPage(other_format(), 3, 0)), PageVerdict::kDone);
+  ASSERT_LT(f.store->usage().pages, 51) << "a slab went for it";
+  f.disk.faults = {.failing = DiskVerb::kSyncDirectory};
+  EXPECT_FALSE(purge(namespace_of(others)).status.ok());
+  EXPECT_TRUE(f.store->read_only());
+}
+
+TEST_F(DiskPurgeTest, OfAFileThatCouldNotBeOpenedTheRoomIsThereAgain) {
+  f.store.reset();
+  f.disk.faults.fail_at = f.disk.operations;
+  ASSERT_TRUE(f.open());
+  f.disk.faults = {};
+  const std::int64_t before = f.store->usage().bytes;
+  EXPECT_GE(before, f.disk.used_bytes());
+  EXPECT_TRUE(purge({}).status.ok());
+  EXPECT_EQ(f.store->usage().bytes, f.disk.used_bytes());
 }
 
 TEST_F(DiskPurgeTest, TheSamePagesCanBeStoredAgain) {
