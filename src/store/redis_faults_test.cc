@@ -118,12 +118,13 @@ using Then = ScriptedRedis::Then;
 TEST_F(RedisFaultsTest, AValueThatWasThereAndHasGoneIsNotStored) {
   FakeRedis server(FakeRedis::with_pong([](const Words& command) -> Answer {
     if (command[0] == "SET") return {"$-1\r\n"};
-    return {command[0] == "EXPIRE" && page_of(command[1]) == 1 ? ":0\r\n" : ":1\r\n"};
+    constexpr const char* kAnswers[] = {":1\r\n", ":0\r\n", "-ERR nobody knows\r\n"};
+    return {kAnswers[page_of(command[1])]};
   }));
   const auto store = open_store(patient_options(server));
-  EXPECT_EQ(write(*store, 0, kPages), "dfd");
+  EXPECT_EQ(write(*store, 0, kPages), "dff");
   EXPECT_EQ(metric(*store, "written_pages_total"), 0);
-  EXPECT_EQ(metric(*store, "write_failed_pages_total"), 1);
+  EXPECT_EQ(metric(*store, "write_failed_pages_total"), 2);
 }
 
 TEST_F(RedisFaultsTest, RepliesCutAtEveryByteThenClosed) {
@@ -187,6 +188,15 @@ TEST_F(RedisFaultsTest, OneReplyTooManyMakesAllOfThemDoubtful) {
   script.say_right();
   EXPECT_EQ(read(*store, 0, kPages), "ddd");
   EXPECT_EQ(script.server().connections(), 2);
+}
+
+// What comes in the place of the answer to the PING says that the replies are not ours.
+TEST_F(RedisFaultsTest, AReplyInThePlaceOfTheLastOneMakesAllOfThemDoubtful) {
+  ScriptedRedis script([this](const Words& command) { return right_reply(command); });
+  const auto store = open_store(patient_options(script.server()));
+  script.say_next(FakeRedis::bulk(value_of(0)) + FakeRedis::bulk(value_of(1)), Then::kSilence);
+  EXPECT_EQ(read(*store, 0, 1), "f");
+  EXPECT_EQ(metric(*store, "protocol_errors_total"), 1);
 }
 
 TEST_F(RedisFaultsTest, AnErrorInTheMiddleOfAPipelineKeepsThePlaces) {
@@ -393,6 +403,25 @@ TEST_F(RedisRedirectTest, SlotsThatNobodyHadAreAskedForAgain) {
   EXPECT_EQ(read(*store, 0, 1), "m");
 }
 
+// Of a server that sentinels take for the primary and that is none nothing is read.
+TEST_F(RedisRedirectTest, AReplicaThatSentinelsNameIsAMiss) {
+  std::atomic<FakeRedis*> self = nullptr;
+  std::atomic<const char*> role = "$5\r\nslave\r\n";
+  FakeRedis server(FakeRedis::with_pong([&](const Words& command) -> Answer {
+    if (command[0] == "ROLE") return {std::string("*1\r\n") + role.load()};
+    if (command[0] != "SENTINEL") return {"$-1\r\n"};
+    return {"*2\r\n" + FakeRedis::bulk("localhost") +
+            FakeRedis::bulk(std::to_string(self.load()->port()))};
+  }));
+  self = &server;
+  RedisPageStoreOptions options = options_for("redis-sentinel://" + server.authority() + "/pages");
+  options.breaker.backoff_us = options.breaker.backoff_us_max = 1;
+  const auto store = open_store(options);
+  EXPECT_EQ(read(*store, 0, 1), "f");
+  role = "$6\r\nmaster\r\n";
+  EXPECT_EQ(read(*store, 0, 1), "m");
+}
+
 TEST_F(RedisRedirectTest, ANodeThatKnowsOfNoneIsPassedOver) {
   FakeRedis alone(FakeRedis::with_pong([](const Words&) { return Answer{"*0\r\n"}; }));
   std::atomic<FakeRedis*> self = nullptr;
@@ -478,6 +507,22 @@ TEST_F(RedisFaultsTest, APortThatAcceptsAndIsSilentOpensTheBreakerAfterDeadlines
   const auto late = store->lookup({&key, 1}, clock_.now_us() - 1);
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, ErrorCode::kDeadline);
+}
+
+TEST_F(RedisFaultsTest, EveryCallHasTheLimitOfTheStore) {
+  FakeRedis server([](const Words&) { return Answer(); });
+  RedisPageStoreOptions options = patient_options(server);
+  options.operation_us_max = 20'000;
+  const auto store = open_store(options);
+  const std::int64_t start_us = clock_.now_us();
+  EXPECT_EQ(read(*store, 0, 1) + write(*store, 0, 1), "ff");
+  EXPECT_EQ(lookup(*store, 0, 1), -1);
+  EXPECT_EQ(renew(*store, 0, 1), 1) << "nobody knows that it is lost";
+  remove(*store, 0, redis_test_frame(0, frame_bytes_));
+  EXPECT_FALSE(store->make_removals_last(deadline_us()).ok());
+  EXPECT_FALSE(store->purge({}, deadline_us()).status.ok());
+  EXPECT_LT(clock_.now_us() - start_us, kLongUs) << "none waited until its caller's deadline";
+  EXPECT_EQ(metric(*store, "remove_failed_pages_total"), 1);
 }
 
 TEST_F(RedisFaultsTest, RefusedThenThereAgain) {

@@ -253,6 +253,19 @@ TEST_F(RedisSecretTest, OtherSecretsKeepToTheirOwnValues) {
   EXPECT_EQ(metric(*two, "wrong_pages_total"), 0);
 }
 
+TEST_F(RedisPageStoreTest, OtherPartsKeepToTheirOwnValues) {
+  RedisPageStoreOptions options = options_for(server_->unix_url());
+  options.part = "one";
+  const auto one = open_store(options);
+  options.part = "two";
+  const auto two = open_store(options);
+  EXPECT_EQ(write(*one, 0, 2), "dd");
+  EXPECT_EQ(read(*two, 0, 2) + read(*open(), 0, 2), "mmmm");
+  EXPECT_EQ(two->purge({}, deadline_us()).pages, 0);
+  EXPECT_EQ(open()->purge({}, deadline_us()).pages, 0);
+  EXPECT_EQ(read(*one, 0, 2), "dd");
+}
+
 TEST_F(RedisSecretTest, WhatItsReaderFoundWrongGoesByCompareAndDelete) {
   const auto store = open_with("secret");
   ASSERT_EQ(write(*store, 0, 1), "d");
@@ -376,6 +389,9 @@ TEST_F(RedisPageStoreTest, DescriptionsGoWithTheNextWrite) {
   EXPECT_EQ(write(*store, 0, 1), "d");
   EXPECT_EQ(cli({"GET", "stemma:1:namespace:" + to_hex(digest.bytes)}),
             "model=scribe dtype=bf16\n");
+  EXPECT_EQ(cli({"DEL", "stemma:1:namespace:" + to_hex(digest.bytes)}), "1\n");
+  EXPECT_EQ(write(*store, 1, 2), "d");
+  EXPECT_EQ(cli({"EXISTS", "stemma:1:namespace:" + to_hex(digest.bytes)}), "0\n") << "once";
 }
 
 TEST_F(RedisPageStoreTest, ReaderAndWriterRunAtOnce) {

@@ -272,6 +272,75 @@ TEST_F(RedisFixture, APurgeOfAClusterWaitsForTheReplicasOfItsNodes) {
   EXPECT_EQ(waits, 3);
 }
 
+// A server with a replica that never has what it has.
+TEST_F(RedisFixture, APurgeOfOtherPagesGoesOnFromNothing) {
+  std::atomic<int> scans = 0;
+  FakeRedis server(FakeRedis::with_pong([&](const FakeRedis::Words& command) -> FakeRedis::Answer {
+    if (command[0] == "SCAN") ++scans;
+    if (command[0] == "SCAN") return {"*2\r\n$1\r\n0\r\n*0\r\n"};
+    if (command[0] == "WAIT") return {":0\r\n"};
+    return {
+        FakeRedis::bulk("# Replication\r\nconnected_slaves:1\r\nslave0:ip=10.0.0.7,port=6379,"
+                        "state=online,offset=41,lag=0\r\nmaster_repl_offset:42\r\n")};
+  }));
+  const auto store = open_store(options_for(server.url()));
+  const auto purge = [&](std::uint8_t owner, std::int64_t pages_before) {
+    const NamespaceFamily family = family_of(redis_test_owner(owner));
+    return store->purge_behind({&family, 1}, pages_before, deadline_us()).status.ok();
+  };
+  EXPECT_FALSE(purge(1, 0));
+  EXPECT_EQ(scans, 1);
+  EXPECT_FALSE(purge(2, 0));
+  EXPECT_EQ(scans, 2) << "of another namespace";
+  EXPECT_FALSE(purge(2, 7));
+  EXPECT_EQ(scans, 3) << "of what lies behind another page";
+  EXPECT_FALSE(purge(2, 7));
+  EXPECT_EQ(scans, 3) << "the same";
+}
+
+TEST_F(RedisFixture, WhatCouldNotBeLookedAtOrUnlinkedKeepsAPurgeOpen) {
+  std::atomic<bool> broken = true;
+  FakeRedis server(FakeRedis::with_pong([&](const FakeRedis::Words& command) -> FakeRedis::Answer {
+    if (command[0] == "INFO") return {FakeRedis::bulk("# Server\r\nrun_id:1\r\n")};
+    if (command[0] == "SCAN") {
+      return {"*2\r\n$1\r\n0\r\n*1\r\n" + FakeRedis::bulk(value_name(0))};
+    }
+    if (broken) return {"-ERR not now\r\n"};
+    return {command[0] == "GETRANGE" ? "$-1\r\n" : ":1\r\n"};
+  }));
+  const auto store = open_store(options_for(server.url()));
+  const NamespaceFamily family = family_of(redis_test_owner(1));
+  EXPECT_FALSE(store->purge({&family, 1}, deadline_us()).status.ok());
+  const PurgeOutcome outcome = store->purge({}, deadline_us());
+  EXPECT_FALSE(outcome.status.ok());
+  EXPECT_EQ(outcome.pages, 0);
+  broken = false;
+  EXPECT_TRUE(store->purge({}, deadline_us()).status.ok());
+}
+
+// What an engine left that has ended since: once, and only by questions that were answered.
+TEST_F(RedisFixture, TheFirstPurgeOutlastsWhatOthersMayHaveGivenUp) {
+  std::atomic<int> rounds = 0;
+  std::atomic<bool> answers = false;
+  FakeRedis server([&](const FakeRedis::Words& command) -> FakeRedis::Answer {
+    if (command[0] == "PING" && command[1] == "stemma" && !answers) return {"", /*close=*/true};
+    if (command[0] == "PING" && command[1] == "stemma") ++rounds;
+    if (command[0] == "PING") return {FakeRedis::bulk(command[1])};
+    if (command[0] == "SCAN") return {"*2\r\n$1\r\n0\r\n*0\r\n"};
+    return {FakeRedis::bulk("# Server\r\nrun_id:1\r\n")};
+  });
+  RedisPageStoreOptions options = options_for(server.url());
+  options.breaker.failures_to_open = 1'000'000'000;
+  const auto store = open_store(options);
+  EXPECT_FALSE(store->purge({}, deadline_us()).status.ok());
+  answers = true;
+  EXPECT_TRUE(store->purge({}, deadline_us()).status.ok());
+  EXPECT_GT(rounds, 500);
+  const int before = rounds;
+  EXPECT_TRUE(store->purge({}, deadline_us()).status.ok());
+  EXPECT_EQ(rounds, before);
+}
+
 // Two primaries, one after the other, behind a server that says which of them it is now.
 class RedisPurgeFailoverTest : public RedisFixture {
  protected:

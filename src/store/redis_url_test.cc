@@ -40,6 +40,7 @@ TEST(RedisUrl, UserAndPassword) {
   EXPECT_EQ(url.user, "me");
   EXPECT_EQ(url.password, "p@ss:w@rd");
   EXPECT_EQ(url.endpoints[0].host, "h");
+  EXPECT_EQ(parsed("redis://a%3Ab:secret@h").user, "a:b");
   EXPECT_EQ(parsed("redis://:secret@h").user, "");
   EXPECT_EQ(parsed("redis-cluster://:secret@h1,h2").password, "secret");
 }

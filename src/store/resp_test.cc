@@ -169,6 +169,9 @@ TEST(RespReader, WhatIsTooLongIsRefusedBeforeItComes) {
   std::string wide = "*1000000\r\n";
   for (int i = 0; i < 100000; ++i) wide += ":1\r\n";
   EXPECT_EQ(refusal(wide), ErrorCode::kTooLarge);
+  std::string long_lines = "*10000\r\n";
+  for (int i = 0; i < 1100; ++i) long_lines += "+" + std::string(4000, 'x') + "\r\n";
+  EXPECT_EQ(refusal(long_lines), ErrorCode::kTooLarge);
 }
 
 std::string sent_in_pieces(RespWriter& writer, std::size_t piece_bytes) {
