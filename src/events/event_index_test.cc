@@ -108,6 +108,31 @@ TEST(EventIndex, APageThatGoesWithoutThoseBehindItIsCountedOnce) {
   EXPECT_EQ(index.pages(), 0);
 }
 
+// What continued it then continues it still.
+TEST(EventIndex, APageThatCameBackAndGoesAgainIsCountedAgain) {
+  EventIndex index;
+  index.apply(stored({1, 2}, std::nullopt, {10, 20}));
+  for (std::int64_t times = 1; times <= 3; ++times) {
+    index.apply(removed({1}));
+    index.end_batch();
+    EXPECT_EQ(index.contradictions(), times);
+    index.apply(stored({1}, std::nullopt, {10}));
+    index.end_batch();
+    EXPECT_EQ(index.contradictions(), times);
+  }
+}
+
+TEST(EventIndex, WhatIsClearedContinuesNothing) {
+  EventIndex index;
+  index.apply(stored({1, 2}, std::nullopt, {10, 20}));
+  index.apply(removed({1}));
+  index.clear();
+  index.apply(stored({1}, std::nullopt, {10}));
+  index.apply(removed({1}));
+  index.end_batch();
+  EXPECT_EQ(index.contradictions(), 0) << index.first_contradiction();
+}
+
 TEST(EventIndex, ADifferenceNamesThePage) {
   EventIndex one;
   EventIndex two;

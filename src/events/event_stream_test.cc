@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/prng.h"
 #include "events/event_fixture.h"
@@ -281,6 +283,46 @@ TEST(EventStream, WhatCannotBeReadIsLost) {
   f.stream.take({~std::uint64_t{0}, {0xC0}});
   EXPECT_EQ(f.stream.counters().malformed, 2);
   EXPECT_EQ(f.stream.next_sequence(), 2u);
+}
+
+// One event of each kind that is named, of a server that does not clear when it begins.
+EventMessage said(std::uint64_t sequence, double seconds, std::string_view kinds) {
+  EventWriter writer({});
+  const Tokens tokens = {1};
+  for (const char kind : kinds) {
+    const PageKey key = key_of(7);
+    const bool stores = kind != 'c';
+    writer.add({.kind = stores ? PrefixEvent::Kind::kStored : PrefixEvent::Kind::kCleared,
+                .keys = std::span(&key, stores ? 1 : 0),
+                .digest = {},
+                .parent = kind == 'b' ? std::optional(key_of(9)) : std::nullopt,
+                .tokens = std::span(tokens).first(stores ? 1 : 0)});
+  }
+  return {sequence, writer.finish(seconds)};
+}
+
+TEST(EventStream, BehindALossAServerThatBeginsAnewIsWhole) {
+  IndexSink sink;
+  EventStream stream(sink, nullptr);
+  stream.take(said(0, 1, "s"));
+  stream.take(said(5, 1, "s"));
+  EXPECT_FALSE(stream.complete());
+  stream.take(said(0, 2, "s"));
+  EXPECT_EQ(stream.counters().restarts, 1);
+  EXPECT_TRUE(stream.complete());
+  EXPECT_EQ(sink.index.pages(), 1);
+}
+
+// What a batch says before it clears all is of what was lost.
+TEST(EventStream, BehindALossABatchCountsFromWhereItClears) {
+  IndexSink sink;
+  EventStream stream(sink, nullptr);
+  stream.take(said(5, 1, "s"));
+  EXPECT_FALSE(stream.complete());
+  stream.take(said(6, 1, "bcs"));
+  EXPECT_TRUE(stream.complete());
+  EXPECT_EQ(sink.index.pages(), 1);
+  EXPECT_EQ(sink.index.contradictions(), 0) << sink.index.first_contradiction();
 }
 
 // Any loss, with a server that keeps everything: nothing is missing in the end, nothing comes

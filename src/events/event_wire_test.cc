@@ -206,6 +206,12 @@ TEST(EventWire, WhatIsWrongIsRefusedByItsField) {
             "event batch: parent_block_hash: a hash is a number or bytes");
   EXPECT_EQ(of_event({"BlockStored", {1}, nullptr, {1}, 0}),
             "event batch: block_size: 1 to 1048576 tokens are wanted");
+  EXPECT_EQ(of_event({"BlockStored", {1}, nullptr, Json::array(), (1 << 20) + 1}),
+            "event batch: block_size: 1 to 1048576 tokens are wanted");
+  EXPECT_EQ(error_of({std::numeric_limits<double>::infinity(), Json::array()}),
+            "event batch: ts: a time is wanted");
+  EXPECT_EQ(of_event({"BlockRemoved", {1}, "GPU", "x"}),
+            "event batch: group_idx: a whole number is wanted");
   EXPECT_EQ(of_event({"BlockStored", {1}, nullptr, {1}, ~std::uint64_t{0}}),
             "event batch: block_size: a whole number is wanted");
   EXPECT_EQ(of_event({"BlockStored", {1}, nullptr, {1, 2}, 1}),
@@ -282,6 +288,38 @@ TEST(EventBuffer, LongRunsComeInPiecesEachBehindTheOneBefore) {
   buffer.clear();
   buffer.take({});
   EXPECT_TRUE(buffer.begins_anew());
+}
+
+TEST(EventBuffer, KeepsAdaptersAndForgetsAllWhenItIsCleared) {
+  EventBuffer buffer;
+  const PageKey key = key_of(1);
+  const Tokens tokens = {7};
+  buffer.take({.kind = PrefixEvent::Kind::kStored,
+               .keys = std::span(&key, 1),
+               .digest = digest_of(1),
+               .parent = {},
+               .tokens = tokens,
+               .adapter = "poet"});
+  buffer.end_history();
+  buffer.for_each(40, [](const PrefixEvent& event) { EXPECT_EQ(event.adapter, "poet"); });
+  buffer.clear();
+  EXPECT_TRUE(buffer.empty());
+  EXPECT_EQ(buffer.bytes(), 0U);
+  EXPECT_FALSE(buffer.ends_history());
+}
+
+TEST(EventWriter, BehindABatchTheNextOneBeginsWithNothing) {
+  EventWriter writer({});
+  const PageKey key = key_of(1);
+  writer.add({.kind = PrefixEvent::Kind::kRemoved,
+              .keys = std::span(&key, 1),
+              .digest = {},
+              .parent = {},
+              .tokens = {}});
+  EXPECT_FALSE(writer.empty());
+  writer.finish(1);
+  EXPECT_TRUE(writer.empty());
+  EXPECT_TRUE(read_event_batch(writer.finish(2)).value().events.empty());
 }
 
 }  // namespace
