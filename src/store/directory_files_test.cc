@@ -48,6 +48,40 @@ INSTANTIATE_TEST_SUITE_P(Each, DirectoryFilesTest,
                            return each.param == DiskIo::kUring ? "Uring" : "Threads";
                          });
 
+// Whoever can put a link into the directory has no other file written over or read by it.
+TEST_P(DirectoryFilesTest, LinksAreNotFollowed) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  auto files = DirectoryFiles::open(directory.file("cache"), clock, {.io = GetParam()});
+  ASSERT_TRUE(files.ok()) << to_string(files.error());
+  const std::string outside = directory.file("outside");
+  std::ofstream(outside) << "another program's";
+  ASSERT_EQ(::symlink(outside.c_str(), directory.file("cache/index.new").c_str()), 0);
+  EXPECT_FALSE((*files)->create("index.new", DiskAccess::kBuffered, kNoDeadline).ok());
+  EXPECT_FALSE((*files)->open("index.new", DiskAccess::kBuffered, kNoDeadline).ok());
+  std::string left;
+  std::getline(std::ifstream(outside), left);
+  EXPECT_EQ(left, "another program's");
+}
+
+// What an earlier life left under the name would stand behind what is written.
+TEST_P(DirectoryFilesTest, AFileThatIsMadeAnewIsEmpty) {
+  const TempDirectory directory;
+  const MonotonicClock clock;
+  auto files = DirectoryFiles::open(directory.file("cache"), clock, {.io = GetParam()});
+  ASSERT_TRUE(files.ok()) << to_string(files.error());
+  for (int time = 0; time < 2; ++time) {
+    const auto file = (*files)->create("index.new", DiskAccess::kBuffered, kNoDeadline);
+    ASSERT_TRUE(file.ok());
+    EXPECT_EQ((*files)->size_bytes(*file), 0);
+    const std::vector<std::byte> bytes = pattern(8192, time);
+    DiskWrite write = {*file, 0, bytes};
+    (*files)->write(std::span(&write, 1), kNoDeadline);
+    ASSERT_EQ(write.outcome, DiskOutcome::kDone);
+    (*files)->close(*file);
+  }
+}
+
 TEST_P(DirectoryFilesTest, ReadsWhatItWroteInPiecesAndManyAtOnce) {
   const TempDirectory directory;
   const MonotonicClock clock;

@@ -4,13 +4,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -129,6 +133,49 @@ TEST(DiskQueueDeadline, EndsACallThatIsAlwaysToBeRepeated) {
   PromptQueue queue(clock, -EINTR);
   EXPECT_EQ(queue.run(DiskCall{}, 10 * PromptQueue::kEachUs), std::nullopt);
   EXPECT_EQ(clock.now_us(), 10 * PromptQueue::kEachUs);
+}
+
+// A file that opens only when somebody writes to it: by then nobody wants its descriptor.
+// (A ring opens it without waiting.)
+TEST(ThreadQueue, ADescriptorThatComesTooLateIsClosed) {
+  const TempDirectory directory;
+  const std::string path = directory.file("fifo");
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const MonotonicClock clock;
+  const auto queue = open_queue(DiskIo::kThreads, clock, 1);
+  while (queue->overdue() == 0) {
+    const DiskCall call = {.kind = DiskCall::Kind::kOpen,
+                           .descriptor = AT_FDCWD,
+                           .name = path,
+                           .flags = O_RDONLY | O_CLOEXEC};
+    ASSERT_EQ(queue->run(call, clock.now_us() + 1'000), std::nullopt);
+  }
+  const int writer = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(writer, 0);
+  while (queue->overdue() > 0) std::this_thread::yield();
+  pollfd entry = {writer, POLLOUT, 0};
+  EXPECT_EQ(::poll(&entry, 1, 0), 1);
+  EXPECT_NE(entry.revents & POLLERR, 0) << "nobody has it open to read";
+  ::close(writer);
+}
+
+// A place that opened a file reads the next time: how many bytes came is no descriptor.
+TEST_P(DiskQueueTest, WhatIsReadTooLateClosesNothing) {
+  const MonotonicClock clock;
+  const Pipe pipe;
+  const auto queue = open_queue(GetParam(), clock, 1);
+  const auto opened = queue->run({.kind = DiskCall::Kind::kOpen,
+                                  .descriptor = AT_FDCWD,
+                                  .name = "/dev/null",
+                                  .flags = O_RDONLY | O_CLOEXEC},
+                                 kNoDeadline);
+  ASSERT_TRUE(opened.has_value());
+  ASSERT_GE(*opened, 0);
+  ::close(*opened);
+  hang(*queue, clock, pipe, 1);
+  pipe.write_byte();
+  while (queue->overdue() > 0) std::this_thread::yield();
+  EXPECT_GE(::fcntl(1, F_GETFD), 0) << "one byte was read";
 }
 
 // Fault 6, with a real operation that does not end.
