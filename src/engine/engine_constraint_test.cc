@@ -144,6 +144,20 @@ TEST_F(EngineConstraint, StopTokensWaitForItsEnd) {
   EXPECT_EQ(outputs_[end.request][1], 62) << "allowed, and no stop token";
 }
 
+// They are among what it allows, and wanted most.
+TEST_F(EngineConstraint, StopTokensAreNoText) {
+  open();
+  RequestSpec asked = spec(5, 100);
+  for (TokenId token = 0; token < 64; token += 3) asked.stop_tokens.push_back(token);
+  for (const TokenId token : asked.stop_tokens)
+    asked.sampling.logit_bias.emplace_back(token, 50.0F);
+  asked.stop_tokens.pop_back();  // one text of this kind is none of them
+  asked.sampling.logit_bias.pop_back();
+  const EngineEvent& end = answer(asked);
+  EXPECT_EQ(end.finish, FinishReason::kStop);
+  EXPECT_THAT(outputs_[end.request], SizeIs(6)) << "the fifth is the last that it has to have";
+}
+
 TEST_F(EngineConstraint, FailsWhereNoTokenMayCome) {
   open();
   const EngineEvent& end = answer(spec(100, 0));

@@ -176,6 +176,8 @@ void Sampler::take_allowed(std::span<const float> logits, std::span<const TokenI
 }
 
 // Of most words of 64 tokens all are allowed or none. What the ends have is in weights_ meanwhile.
+// A tokenizer may spell an end as text, which a constraint allows in the middle of others; given
+// there, it would still end the output.
 void Sampler::keep_to(OutputConstraint& constraint, std::span<const TokenId> ends) {
   for (const TokenId token : ends) {
     weights_[static_cast<std::size_t>(token)] = logits_[static_cast<std::size_t>(token)];
@@ -189,10 +191,10 @@ void Sampler::keep_to(OutputConstraint& constraint, std::span<const TokenId> end
       if ((word >> (i - first) & 1) == 0) logits_[i] = kImpossible;
     }
   }
-  if (!constraint.may_end()) return;
+  const bool may_end = constraint.may_end();
   for (const TokenId token : ends) {
     const auto i = static_cast<std::size_t>(token);
-    logits_[i] = static_cast<float>(weights_[i]);
+    logits_[i] = may_end ? static_cast<float>(weights_[i]) : kImpossible;
   }
 }
 

@@ -61,7 +61,8 @@ struct SamplingHistory {
 struct TokenRules {
   std::span<const TokenId> forbidden = {};
   OutputConstraint* constraint_or_null = nullptr;
-  std::span<const TokenId> ends = {};  // may be given too where the constraint may end
+  // Are given where the constraint may end, and nowhere else, whatever it allows.
+  std::span<const TokenId> ends = {};
 };
 
 // The random number in [0, 1) of an output position.

@@ -478,6 +478,17 @@ TEST(Sampler, AnEndIsGivenWhereTheConstraintMayEnd) {
   EXPECT_EQ(sampler.try_sample(logits, {}, {}, {ends, &may_end, ends}), 3);
 }
 
+// A tokenizer whose end token is no special one spells it, and a text may have it anywhere.
+TEST(Sampler, AnEndThatIsTextIsGivenNowhereElse) {
+  const std::vector<float> logits = {9, 1, 3, 2};
+  const std::vector<TokenId> ends = {0};
+  Sampler sampler(4);
+  WordConstraint goes_on(0b1001, /*ends=*/false);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {{}, &goes_on, ends}), 3);
+  WordConstraint may_end(0b1001, /*ends=*/true);
+  EXPECT_EQ(sampler.try_sample(logits, {}, {}, {{}, &may_end, ends}), 0);
+}
+
 // With 70 tokens there are two words.
 TEST(Sampler, WordsThatAreMissingAllowNothing) {
   std::vector<float> logits(70);
