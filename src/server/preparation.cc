@@ -66,9 +66,11 @@ std::int64_t usual_max_tokens(const CompletionRequest& request, const Generation
   return std::min(std::max(*generation.max_new_tokens, request.min_tokens), room);
 }
 
+constexpr const char* kTooLongCode = "context_length_exceeded";
+
 ApiError too_long(const CompletionRequest& request, std::string message) {
   ApiError error = field_error(prompt_field(request), std::move(message));
-  error.code = "context_length_exceeded";
+  error.code = kTooLongCode;
   return error;
 }
 
@@ -246,6 +248,19 @@ std::string Preparation::context_text() const {
              : fmt::format("the {} that KV memory holds", tokens);
 }
 
+// Agents that ask for messages know by the words of that interface that they have to say less.
+ApiError Preparation::prompt_too_long(const CompletionRequest& request,
+                                      std::int64_t prompt_tokens) const {
+  if (request.shape == AnswerShape::kMessage) {
+    ApiError error = field_error("", fmt::format("prompt is too long: {} tokens > {} maximum",
+                                                 prompt_tokens, context_tokens() - 1));
+    error.code = kTooLongCode;
+    return error;
+  }
+  return too_long(request, fmt::format("the prompt of {} tokens leaves nothing of {}",
+                                       prompt_tokens, context_text()));
+}
+
 const std::string& Preparation::eviction_policy() const {
   return model_.engine_options().kv.eviction;
 }
@@ -352,10 +367,7 @@ ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
   const std::int64_t context = context_tokens();
   const std::int64_t prompt_tokens = std::ssize(tokens);
   if (tokens.empty()) return field_error("prompt", "must have at least one token");
-  if (prompt_tokens >= context) {
-    return too_long(request, fmt::format("the prompt of {} tokens leaves nothing of {}",
-                                         prompt_tokens, context_text()));
-  }
+  if (prompt_tokens >= context) return prompt_too_long(request, prompt_tokens);
   std::int64_t wanted = request.max_tokens.value_or(
       usual_max_tokens(request, model_.generation(), context - prompt_tokens));
   if (request.max_tokens_give_way) wanted = std::min(wanted, context - prompt_tokens);

@@ -99,6 +99,7 @@ class Preparation {
   }
   Whereabouts whereabouts(const Caller& caller, const CacheFields& fields) const;
   std::string context_text() const;
+  ApiError prompt_too_long(const CompletionRequest& request, std::int64_t prompt_tokens) const;
   // The adapter that a request chooses; empty: the model alone.
   std::string adapter_of(const CompletionRequest& request) const;
   TextRules text_rules(const CompletionRequest& request, std::span<const TokenId> prompt) const;

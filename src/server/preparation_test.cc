@@ -351,7 +351,7 @@ TEST_F(PreparationOfTools, MaxTokensOfAMessageGiveWayToTheContext) {
     const auto prepared =
         preparation_->prepare(read_message_request(body, preparation_->rules()), {});
     const auto* const answer = std::get_if<PreparedAnswer>(&prepared);
-    if (answer == nullptr) return std::get<ApiError>(prepared).code;
+    if (answer == nullptr) return std::get<ApiError>(prepared).message;
     EXPECT_EQ(answer->plan.max_tokens, asked) << "by which it is told why it ended";
     const RequestSpec& spec = answer->job.prompts.front().spec;
     const bool fills = std::ssize(spec.prompt) + spec.max_tokens == preparation_->context_tokens();
@@ -359,7 +359,9 @@ TEST_F(PreparationOfTools, MaxTokensOfAMessageGiveWayToTheContext) {
   };
   EXPECT_EQ(max_tokens_of(9, "hi"), "as asked");
   EXPECT_EQ(max_tokens_of(100'000, "hi"), "all there is");
-  EXPECT_EQ(max_tokens_of(1, std::string(1000, 'x')), "context_length_exceeded");
+  const std::string refused = max_tokens_of(1, std::string(1000, 'x'));
+  EXPECT_TRUE(refused.starts_with("prompt is too long: ")) << refused;
+  EXPECT_TRUE(refused.ends_with(" tokens > 255 maximum")) << refused << ": as agents look for it";
 }
 
 TEST_F(PreparationTest, MoreMinTokensThanThereIsRoomForAreRefused) {
