@@ -8,11 +8,11 @@ namespace {
 
 class EngineStops : public ShadowAuditFixture {
  protected:
-  // The text is in host memory alone.
-  void SetUp() override {
+  // The text is in host memory alone, and is waited for so long.
+  void open_waiting(std::int64_t load_wait_us) {
     options_.shadow_audit_percent = 0;
     options_.kv.tiers.load_by_layer = false;
-    options_.kv.tiers.load_wait_us = 100;
+    options_.kv.tiers.load_wait_us = load_wait_us;
     open_tiers(/*host_pages=*/64, /*store_bytes=*/1 << 20);
     open();
     ask(prompt_, 1);
@@ -24,6 +24,7 @@ class EngineStops : public ShadowAuditFixture {
 };
 
 TEST_F(EngineStops, WhatCameInTimeWasFoundToItsEnd) {
+  open_waiting(/*load_wait_us=*/1'000'000'000);
   const RequestStats stats = ask(prompt_, 1).stats;
   EXPECT_EQ(stats.cached_tokens, 40);
   EXPECT_EQ(stats.brought.total(), 40);
@@ -31,6 +32,7 @@ TEST_F(EngineStops, WhatCameInTimeWasFoundToItsEnd) {
 }
 
 TEST_F(EngineStops, WhoWaitedForLongEnoughSaysSo) {
+  open_waiting(/*load_wait_us=*/100);
   tiers_->holds = true;
   const RequestStats stats = ask(prompt_, 1).stats;
   EXPECT_EQ(stats.cached_tokens, 0);
