@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "anthropic/message_error.h"
-#include "openai/call_ids.h"
 
 namespace stemma {
 namespace {
@@ -20,10 +19,9 @@ Json text_part(std::string_view text) {
 
 // Without what it is called with. `number`: of the answer's calls, from 0 on.
 Json call_part(const AnswerHead& head, std::int64_t number, const ToolCall& call) {
-  const std::string id = "toolu_" + head.id + "_" + std::to_string(number);
   Json part;
   part["type"] = "tool_use";
-  part["id"] = head.short_call_ids ? short_call_id(id) : id;
+  part["id"] = told_call_id(head, "toolu_" + head.id + "_" + std::to_string(number));
   part["name"] = call.name;
   return part;
 }
@@ -41,16 +39,11 @@ Json usage_json(const AnswerUsage& usage) {
   return json;
 }
 
-// An object of JSON with one more member: a text of JSON, whatever repeats and nests in it.
+// An object of JSON with one more member, which is a text of JSON.
 std::string with_member(std::string object, std::string_view name, std::string_view json) {
-  object.back() = ',';
-  return object.append("\"").append(name).append("\":").append(json).append("}");
-}
-
-// What JSON says of two objects.
-std::string joined(std::string object, const Json& more) {
-  object.back() = ',';
-  return object.append(json_text(more).substr(1));
+  std::string member = "{\"";
+  member.append(name).append("\":").append(json).append("}");
+  return with_members(std::move(object), member);
 }
 
 }  // namespace
@@ -88,7 +81,7 @@ std::string MessageAnswer::end(const AnswerUsage& usage, const Json& receipt) {
   const Json stop = {{"stop_reason", stop_reason(usage)}, {"stop_sequence", stop_sequence()}};
   if (!streams_) {
     const std::string body = message(stop, usage);
-    return receipt.is_null() ? body : joined(body, {{"cache_receipt", receipt}});
+    return receipt.is_null() ? body : with_member(body, "cache_receipt", json_text(receipt));
   }
   Json last = {{"delta", stop}, {"usage", usage_json(usage)}};
   if (!receipt.is_null()) last["cache_receipt"] = receipt;
@@ -110,8 +103,9 @@ void MessageAnswer::open(Part part, std::string& events) {
 
 void MessageAnswer::close(std::string& events) {
   if (open_ == Part::kNone) return;
-  const std::string text = std::exchange(text_, {});
-  keep(json_text(open_ == Part::kThoughts ? thoughts_part(text) : text_part(text)));
+  if (!streams_)
+    keep(json_text(open_ == Part::kThoughts ? thoughts_part(text_) : text_part(text_)));
+  text_.clear();
   open_ = Part::kNone;
   end_part(events);
 }
@@ -130,15 +124,14 @@ void MessageAnswer::add_to(Part part, std::string_view text, std::string& events
 void MessageAnswer::add_call(const ToolCall& call, std::int64_t number, std::string& events) {
   close(events);
   Json part = call_part(head_, number, call);
-  keep(with_member(json_text(part), "input", call.arguments));
+  if (!streams_) keep(with_member(json_text(part), "input", call.arguments));
   part["input"] = Json::object();
   begin_part(std::move(part), events);
   say_delta({{"type", "input_json_delta"}, {"partial_json", call.arguments}}, events);
   end_part(events);
 }
 
-void MessageAnswer::keep(std::string json) {
-  if (streams_) return;
+void MessageAnswer::keep(const std::string& json) {
   if (!parts_.empty()) parts_ += ',';
   parts_ += json;
 }
@@ -183,7 +176,7 @@ std::string MessageAnswer::message(const Json& stop, const AnswerUsage& usage) c
   const std::string with_parts = with_member(json_text(head), "content", "[" + parts_ + "]");
   Json rest = stop;
   rest["usage"] = usage_json(usage);
-  return joined(with_parts, rest);
+  return with_members(with_parts, json_text(rest));
 }
 
 }  // namespace stemma

@@ -37,8 +37,8 @@ class MessageAnswer final : public OrderedAnswer {
   void close(std::string& events);
   void add_to(Part part, std::string_view text, std::string& events);
   void add_call(const ToolCall& call, std::int64_t number, std::string& events);
-  // The next part is this one, as JSON.
-  void keep(std::string json);
+  // The next part is this one, as JSON. REQUIRES: nobody was told of it, as of a stream's.
+  void keep(const std::string& json);
   void begin_part(TemplateJson part, std::string& events);
   void say_delta(TemplateJson delta, std::string& events);
   void end_part(std::string& events);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "anthropic/message_error.h"
+#include "openai/ordered_answer_fixture.h"
 
 namespace stemma {
 namespace {
@@ -23,17 +24,6 @@ AnswerHead head() {
   head.id = "msg_1";
   head.model = "m";
   return head;
-}
-
-constexpr AnswerUsage kUsage = {.prompt_tokens = 5, .completion_tokens = 2, .cached_tokens = 4};
-
-AnswerPiece piece_of(std::string text, std::vector<ToolCall> calls = {},
-                     std::string_view reason = "") {
-  AnswerPiece piece;
-  piece.text = std::move(text);
-  piece.calls = std::move(calls);
-  piece.finish_reason = reason;
-  return piece;
 }
 
 AnswerPiece thoughts_of(std::string thoughts) {
@@ -51,21 +41,6 @@ std::string body_of(const std::vector<AnswerPiece>& pieces, const AnswerUsage& u
   return whole.end(usage, receipt);
 }
 
-// Events of a stream, each of which says in two places what it is.
-std::vector<TemplateJson> events_of(const std::string& stream) {
-  std::vector<TemplateJson> events;
-  for (std::size_t at = 0; at < stream.size();) {
-    const std::size_t end = stream.find("\n\n", at);
-    const std::size_t data = stream.find("\ndata: ", at);
-    EXPECT_TRUE(stream.starts_with("event: ") && data < end && end != std::string::npos);
-    const TemplateJson event = TemplateJson::parse(stream.substr(data + 7, end - data - 7));
-    EXPECT_EQ(stream.substr(at + 7, data - at - 7), event["type"].get<std::string>());
-    events.push_back(event);
-    at = end + 2;
-  }
-  return events;
-}
-
 std::vector<TemplateJson> streamed(const std::vector<AnswerPiece>& pieces,
                                    const AnswerUsage& usage = kUsage,
                                    const TemplateJson& receipt = {}) {
@@ -74,13 +49,7 @@ std::vector<TemplateJson> streamed(const std::vector<AnswerPiece>& pieces,
   of_prompt.completion_tokens = 0;
   std::string stream = answer.begin(of_prompt);
   for (const AnswerPiece& piece : pieces) stream += answer.push(piece);
-  return events_of(stream + answer.end(usage, receipt));
-}
-
-std::vector<std::string> types_of(const std::vector<TemplateJson>& events) {
-  std::vector<std::string> types;
-  for (const TemplateJson& event : events) types.push_back(event["type"]);
-  return types;
+  return named_events_of(stream + answer.end(usage, receipt));
 }
 
 // What a client puts together of a stream.
@@ -206,7 +175,7 @@ TEST(MessageAnswer, ReceiptsAreBesideTheUsage) {
 TEST(MessageAnswer, AFaultInAStreamIsAnEventOfItsOwn) {
   MessageAnswer answer(head(), kMaxTokens, /*streams=*/true);
   answer.begin({});
-  const auto events = events_of(answer.fail(server_error("the step failed")));
+  const auto events = named_events_of(answer.fail(server_error("the step failed")));
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0].dump(),
             R"({"type":"error","error":{"type":"api_error","message":"the step failed"}})");

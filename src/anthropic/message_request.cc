@@ -52,10 +52,6 @@ constexpr RefusedField kRefused[] = {
     {"mcp_servers", "[]", "not supported: nothing is run here"},
 };
 
-bool is_of_chats(std::string_view name) {
-  return std::find(kNotOfChats.begin(), kNotOfChats.end(), name) == kNotOfChats.end();
-}
-
 // Without the line of bills that it may begin with.
 std::string_view without_billing_line(std::string_view text) {
   if (!text.starts_with(kBillingLine)) return text;
@@ -98,13 +94,24 @@ class MessageReader {
  private:
   Json& add_message(std::string_view role, const std::string& origin);
   void read_message(const Json& given, const std::string& path);
-  void read_parts(const Json& parts, std::string_view role, const std::string& path);
   void read_part(const Json& given, std::string_view role, const std::string& path);
   void read_call(FieldReader& part);
   void read_result(FieldReader& part, const std::string& path);
   Json& turn(std::string_view role);
-  std::optional<Json> texts_of(const Json& parts, const std::string& path);
+  Json texts_of(const Json& parts, const std::string& path);
   void read_tool(const Json& given, const std::string& path);
+  // Calls `read(object, path)` for each of a list, up to the first that is none or has a fault.
+  template <typename Read>
+  void for_each_object(const Json& list, std::string_view path, Read read) {
+    for (std::size_t i = 0; i < list.size() && !fault_.has_value(); ++i) {
+      const std::string at = item_path(path, i);
+      if (!list[i].is_object()) {
+        fault_ = field_error(at, "must be an object");
+      } else {
+        read(list[i], at);
+      }
+    }
+  }
 
   FieldReader& fields_;
   std::optional<ApiError>& fault_;
@@ -135,26 +142,21 @@ Json& MessageReader::turn(std::string_view role) {
   return messages_.back();
 }
 
-// Parts of a content that are texts alone; nullopt, and a fault, where one is not.
-std::optional<Json> MessageReader::texts_of(const Json& parts, const std::string& path) {
+// Parts of a content that are texts alone, up to the first that is not, which is a fault.
+Json MessageReader::texts_of(const Json& parts, const std::string& path) {
   Json texts = Json::array();
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string at = item_path(path, i);
-    if (!parts[i].is_object()) {
-      if (!fault_.has_value()) fault_ = field_error(at, "must be an object");
-      return std::nullopt;
-    }
-    FieldReader part(parts[i], at, fault_);
-    note_retention(parts[i]);
+  for_each_object(parts, path, [&](const Json& given, const std::string& at) {
+    FieldReader part(given, at, fault_);
+    note_retention(given);
     const auto text = part.text("text", kTextBytesMax);
     if (part.text("type", kNameBytesMax) != "text") {
       part.fail("type", "only blocks of type \"text\" are supported here");
     } else if (!text.has_value()) {
       part.fail("text", "missing");
+    } else {
+      texts.push_back(text_part(*text));
     }
-    if (fault_.has_value()) return std::nullopt;
-    texts.push_back(text_part(*text));
-  }
+  });
   return texts;
 }
 
@@ -164,8 +166,8 @@ void MessageReader::read_system() {
   if (!system->is_string() && !system->is_array()) {
     return fields_.fail("system", "must be a string or an array of blocks");
   }
-  const auto texts = system->is_string() ? Json::array({text_part(*system)})
-                                         : texts_of(*system, "system").value_or(Json::array());
+  const Json texts =
+      system->is_string() ? Json::array({text_part(*system)}) : texts_of(*system, "system");
   Json parts = Json::array();
   for (const Json& part : texts) {
     const auto& text = part["text"].get_ref<const std::string&>();
@@ -198,7 +200,7 @@ void MessageReader::read_result(FieldReader& part, const std::string& path) {
   const Json* const content = part.find_or_null("content");
   if (content == nullptr) return;
   if (content->is_array()) {
-    message["content"] = texts_of(*content, path + ".content").value_or(Json());
+    message["content"] = texts_of(*content, path + ".content");
   } else if (content->is_string()) {
     message["content"] = *content;
   } else {
@@ -231,22 +233,7 @@ void MessageReader::read_part(const Json& given, std::string_view role, const st
   }
 }
 
-void MessageReader::read_parts(const Json& parts, std::string_view role, const std::string& path) {
-  for (std::size_t i = 0; i < parts.size() && !fault_.has_value(); ++i) {
-    const std::string at = item_path(path, i);
-    if (!parts[i].is_object()) {
-      fault_ = field_error(at, "must be an object");
-    } else {
-      read_part(parts[i], role, at);
-    }
-  }
-}
-
 void MessageReader::read_message(const Json& given, const std::string& path) {
-  if (!given.is_object()) {
-    fault_ = field_error(path, "must be an object");
-    return;
-  }
   FieldReader message(given, path, fault_);
   const std::string role = message.text("role", kNameBytesMax).value_or("");
   if (role != "user" && role != "assistant" && role != "system") {
@@ -260,7 +247,8 @@ void MessageReader::read_message(const Json& given, const std::string& path) {
   if (content->is_string()) {
     turn(role)["content"] = *content;
   } else if (content->is_array()) {
-    read_parts(*content, role, path + ".content");
+    for_each_object(*content, path + ".content",
+                    [&](const Json& part, const std::string& at) { read_part(part, role, at); });
     if (messages_.size() == before) turn(role);
   } else {
     return message.fail("content", "must be a string or an array of blocks");
@@ -272,9 +260,8 @@ void MessageReader::read_messages() {
   const Json* const messages = fields_.array_or_null("messages");
   if (messages == nullptr) return fields_.fail("messages", "missing");
   if (messages->empty()) return fields_.fail("messages", "must have at least one message");
-  for (std::size_t i = 0; i < messages->size() && !fault_.has_value(); ++i) {
-    read_message((*messages)[i], item_path("messages", i));
-  }
+  for_each_object(*messages, "messages",
+                  [&](const Json& given, const std::string& at) { read_message(given, at); });
 }
 
 void MessageReader::read_tool(const Json& given, const std::string& path) {
@@ -296,14 +283,9 @@ void MessageReader::read_tool(const Json& given, const std::string& path) {
 
 void MessageReader::read_tools() {
   const Json* const tools = fields_.array_or_null("tools");
-  for (std::size_t i = 0; tools != nullptr && i < tools->size() && !fault_.has_value(); ++i) {
-    const std::string path = item_path("tools", i);
-    if (!(*tools)[i].is_object()) {
-      fault_ = field_error(path, "must be an object");
-    } else {
-      read_tool((*tools)[i], path);
-    }
-  }
+  if (tools == nullptr) return;
+  for_each_object(*tools, "tools",
+                  [&](const Json& given, const std::string& at) { read_tool(given, at); });
 }
 
 void MessageReader::read_tool_choice() {
@@ -386,9 +368,7 @@ void MessageReader::read_extent(MessageUse use) {
 Json MessageReader::take_chat(const Json& body) {
   note_retention(body);
   if (long_lived_) chat_["prompt_cache_retention"] = "24h";
-  for (const auto& [name, value] : body.items()) {
-    if (is_of_chats(name)) chat_[name] = value;
-  }
+  copy_fields_of_chats(body, kNotOfChats, chat_);
   chat_["messages"] = std::move(messages_);
   // An assistant's text at the end is how the answer begins.
   if (is_answer_) chat_["continue_final_message"] = true;
@@ -415,17 +395,11 @@ ApiResult<CompletionRequest> read_message_request(std::string_view body, const R
   reader.read_form();
   if (fault.has_value()) return *std::move(fault);
   const Json chat = reader.take_chat(given);
-  const RequestPlaces& places = reader.places();
-  ApiResult<CompletionRequest> read = completion_request_of(CompletionKind::kChat, chat, rules);
-  if (auto* const wrong = std::get_if<ApiError>(&read)) {
-    places.move(wrong->param);
-    places.move(wrong->message);
-    return read;
-  }
+  ApiResult<CompletionRequest> read = chat_request_of(chat, rules, reader.places());
+  if (std::holds_alternative<ApiError>(read)) return read;
   auto& request = std::get<CompletionRequest>(read);
   request.shape = AnswerShape::kMessage;
   request.max_tokens_give_way = true;
-  places.move(request.form.path);
   return read;
 }
 

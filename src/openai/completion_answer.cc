@@ -157,7 +157,7 @@ std::string call_id(const AnswerHead& head, std::int64_t index, std::int64_t num
   const std::size_t kind_bytes = head.id.size() - std::min(head.id.size(), kOwnBytes);
   const std::string id = "call_" + head.id.substr(kind_bytes) + "_" + std::to_string(index) + "_" +
                          std::to_string(number);
-  return head.short_call_ids ? short_call_id(id) : id;
+  return told_call_id(head, id);
 }
 
 Json calls_json(const AnswerHead& head, const AnswerPiece& piece, bool is_event) {
@@ -215,6 +215,16 @@ Json whole_choice(const AnswerHead& head, const AnswerPiece& answer, bool has_lo
 
 std::string json_text(const TemplateJson& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string with_members(std::string object, std::string_view others) {
+  if (others == "{}") return object;
+  object.back() = ',';
+  return object.append(others.substr(1));
+}
+
+std::string told_call_id(const AnswerHead& head, std::string id) {
+  return head.short_call_ids ? short_call_id(id) : std::move(id);
 }
 
 bool is_json(std::string_view text) {

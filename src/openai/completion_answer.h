@@ -84,9 +84,15 @@ std::string answer_body(const AnswerHead& head, std::span<const AnswerPiece> ans
 
 // JSON as clients get it: on one line, bytes that are no UTF-8 replaced.
 std::string json_text(const TemplateJson& json);
+// An object of JSON, and the members of another one behind its own: texts, whatever repeats and
+// nests in them.
+std::string with_members(std::string object, std::string_view others);
 // Whether a text is JSON as it stands, whatever repeats and nests in it: what calls pass on is not
 // read here. A byte 0 behind it, and a mark of byte order before it, are none of JSON.
 bool is_json(std::string_view text);
+
+// Of a call, in the form that the model's template takes.
+std::string told_call_id(const AnswerHead& head, std::string id);
 
 // Tokens and the likeliest ones in their place, as chats tell them: of all that they tell, thoughts
 // and calls too.

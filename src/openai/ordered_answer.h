@@ -3,9 +3,8 @@
 // Thread:     one answer, one thread at a time.
 // Memory:     the answer so far.
 // Cost:       O(text).
-// Not here:   the shapes (openai/response_answer, anthropic/message_answer), answers whose texts
-// and
-//             calls are told apart (completion_answer).
+// Not here:   the shapes (openai/response_answer, anthropic/message_answer), answers that tell of
+//             texts and calls apart (completion_answer).
 #pragma once
 
 #include <cstddef>

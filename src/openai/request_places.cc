@@ -1,5 +1,8 @@
 #include "openai/request_places.h"
 
+#include <algorithm>
+#include <string_view>
+
 namespace stemma {
 namespace {
 
@@ -19,6 +22,25 @@ void RequestPlaces::move(std::string& path) const {
     path.replace(0, in_chat.size(), origin);
     return;
   }
+}
+
+void copy_fields_of_chats(const TemplateJson& body, std::span<const char* const> others,
+                          TemplateJson& chat) {
+  for (const auto& [name, value] : body.items()) {
+    if (std::find(others.begin(), others.end(), name) == others.end()) chat[name] = value;
+  }
+}
+
+ApiResult<CompletionRequest> chat_request_of(const TemplateJson& chat, const RequestRules& rules,
+                                             const RequestPlaces& places) {
+  ApiResult<CompletionRequest> read = completion_request_of(CompletionKind::kChat, chat, rules);
+  if (auto* const wrong = std::get_if<ApiError>(&read)) {
+    places.move(wrong->param);
+    places.move(wrong->message);
+  } else {
+    places.move(std::get<CompletionRequest>(read).form.path);
+  }
+  return read;
 }
 
 }  // namespace stemma

@@ -4,8 +4,6 @@
 #include <span>
 #include <utility>
 
-#include "openai/call_ids.h"
-
 namespace stemma {
 namespace {
 
@@ -65,7 +63,7 @@ Json call_item(const AnswerHead& head, std::size_t place, std::int64_t number,
   item["type"] = "function_call";
   item["id"] = id_of(head, "fc_", place);
   const std::string id = id_of(head, "call_", static_cast<std::size_t>(number));
-  item["call_id"] = head.short_call_ids ? short_call_id(id) : id;
+  item["call_id"] = told_call_id(head, id);
   item["name"] = call.name;
   item["arguments"] = call.arguments;
   item["status"] = "completed";
@@ -118,14 +116,6 @@ Json ended_json(const AnswerHead& head, Json items, std::string_view finish_reas
         finish_reason == "length" ? "max_output_tokens" : finish_reason;
   }
   return json;
-}
-
-// An object of JSON with the members of another one behind its own. What was asked is as long as a
-// client made it: it is text once and for all.
-std::string with_members(std::string object, std::string_view others) {
-  if (others == "{}") return object;
-  object.back() = ',';
-  return object.append(others.substr(1));
 }
 
 void add_cost(Json& response, const AnswerUsage& usage, const Json& receipt) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "openai/call_ids.h"
+#include "openai/ordered_answer_fixture.h"
 
 namespace stemma {
 namespace {
@@ -23,37 +24,11 @@ AnswerHead head() {
   return head;
 }
 
-constexpr AnswerUsage kUsage = {.prompt_tokens = 5, .completion_tokens = 2, .cached_tokens = 4};
-
-AnswerPiece piece_of(std::string text, std::vector<ToolCall> calls = {},
-                     std::string_view reason = "") {
-  AnswerPiece piece;
-  piece.text = std::move(text);
-  piece.calls = std::move(calls);
-  piece.finish_reason = reason;
-  return piece;
-}
-
-// Events of a stream, each of which says in two places what it is, and has the next number.
+// Each event of a stream has the next number, too.
 std::vector<TemplateJson> events_of(const std::string& stream) {
-  std::vector<TemplateJson> events;
-  for (std::size_t at = 0; at < stream.size();) {
-    const std::size_t end = stream.find("\n\n", at);
-    const std::size_t data = stream.find("\ndata: ", at);
-    EXPECT_TRUE(stream.starts_with("event: ") && data < end && end != std::string::npos);
-    const TemplateJson event = TemplateJson::parse(stream.substr(data + 7, end - data - 7));
-    EXPECT_EQ(stream.substr(at + 7, data - at - 7), event["type"].get<std::string>());
-    EXPECT_EQ(event["sequence_number"], events.size());
-    events.push_back(event);
-    at = end + 2;
-  }
+  const std::vector<TemplateJson> events = named_events_of(stream);
+  for (std::size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i]["sequence_number"], i);
   return events;
-}
-
-std::vector<std::string> types_of(const std::vector<TemplateJson>& events) {
-  std::vector<std::string> types;
-  for (const TemplateJson& event : events) types.push_back(event["type"]);
-  return types;
 }
 
 // The items that events of this type are of.

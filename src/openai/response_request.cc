@@ -59,16 +59,6 @@ constexpr RefusedField kRefused[] = {
     {"prompt_logprobs", "null", "only for chats and completions"},
 };
 
-Json of_chats(const Json& body) {
-  Json chat = Json::object();
-  for (const auto& [name, value] : body.items()) {
-    const bool is_others =
-        std::find(kNotOfChats.begin(), kNotOfChats.end(), name) != kNotOfChats.end();
-    if (!is_others) chat[name] = value;
-  }
-  return chat;
-}
-
 // The messages of the chat, and where in the request each came from.
 struct Conversation {
   Json messages = Json::array();
@@ -324,7 +314,8 @@ ApiResult<CompletionRequest> read_response_request(std::string_view body,
   std::optional<ApiError> fault;
   FieldReader fields(given, "", fault);
   fields.refuse(kRefused);
-  Json chat = of_chats(given);
+  Json chat = Json::object();
+  copy_fields_of_chats(given, kNotOfChats, chat);
   Conversation conversation = read_input(fields, fault);
   chat["messages"] = std::move(conversation.messages);
   const auto max_tokens =
@@ -338,17 +329,12 @@ ApiResult<CompletionRequest> read_response_request(std::string_view body,
   if (fault.has_value()) return *std::move(fault);
   RequestPlaces& places = conversation.places;
   add_places(places);
-  ApiResult<CompletionRequest> read = completion_request_of(CompletionKind::kChat, chat, rules);
-  if (auto* const wrong = std::get_if<ApiError>(&read)) {
-    places.move(wrong->param);
-    places.move(wrong->message);
-    return std::move(*wrong);
-  }
+  ApiResult<CompletionRequest> read = chat_request_of(chat, rules, places);
+  if (std::holds_alternative<ApiError>(read)) return read;
   auto& request = std::get<CompletionRequest>(read);
   request.shape = AnswerShape::kResponse;
   request.response = repeated(given, request, fields);
   if (fault.has_value()) return *std::move(fault);
-  places.move(request.form.path);
   return read;
 }
 
