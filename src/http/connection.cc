@@ -189,9 +189,9 @@ void Connection::begin_exchange(std::string_view sent_ahead) {
 }
 
 void Connection::refuse(int status, std::string_view why) {
-  HttpResponse response = http_error_response(status, why);
+  HttpResponse response = reader_->has_head() ? owner_.error(reader_->head(), status, why)
+                                              : http_error_response(status, why);
   if (status == 503) response.headers.emplace_back("Retry-After", "1");
-  if (reader_->has_head()) owner_.complete_error(reader_->head(), response);
   answer_unread(std::move(response));
 }
 

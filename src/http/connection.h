@@ -60,7 +60,7 @@ class ConnectionOwner {
   virtual ~ConnectionOwner() = default;
   // As HttpService's.
   virtual std::optional<HttpResponse> refusal(const HttpRequest& head) = 0;
-  virtual void complete_error(const HttpRequest& head, HttpResponse& error) = 0;
+  virtual HttpResponse error(const HttpRequest& head, int status, std::string_view why) = 0;
   // A whole request: answers it, or names its exchange and has it answered.
   virtual void begin_exchange(Connection& connection, HttpRequest&& request) = 0;
   // The answer has left.

@@ -47,8 +47,10 @@ class ScriptedService final : public HttpService {
     if (head.path != "/unwanted") return std::nullopt;
     return HttpResponse{.status = 401, .body = "unread"};
   }
-  void complete_error(const HttpRequest& head, HttpResponse& error) override {
+  HttpResponse error(const HttpRequest& head, int status, std::string_view why) override {
+    HttpResponse error = http_error_response(status, why);
     error.headers.emplace_back("X-Path", head.path);
+    return error;
   }
   void begin(ExchangeId exchange, HttpRequest&& request) override {
     {

@@ -171,16 +171,15 @@ std::optional<HttpResponse> HttpLoop::refusal(const HttpRequest& head) {
   return service_.refusal(head);
 }
 
-void HttpLoop::complete_error(const HttpRequest& head, HttpResponse& error) {
-  service_.complete_error(head, error);
+HttpResponse HttpLoop::error(const HttpRequest& head, int status, std::string_view why) {
+  return service_.error(head, status, why);
 }
 
 void HttpLoop::begin_exchange(Connection& connection, HttpRequest&& request) {
   if (static_cast<std::int64_t>(exchanges_.size()) >= shared_.limits.in_flight_max) {
     ++shared_.tally.requests_turned_away;
-    HttpResponse busy = http_error_response(503, "too many requests are in flight");
+    HttpResponse busy = service_.error(request, 503, "too many requests are in flight");
     busy.headers.emplace_back("Retry-After", "1");
-    service_.complete_error(request, busy);
     return connection.respond(std::move(busy));
   }
   ++shared_.tally.requests;

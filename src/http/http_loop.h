@@ -48,7 +48,7 @@ class HttpLoop final : private ConnectionOwner {
   void begin_drain(std::chrono::microseconds time);
 
   std::optional<HttpResponse> refusal(const HttpRequest& head) override;
-  void complete_error(const HttpRequest& head, HttpResponse& error) override;
+  HttpResponse error(const HttpRequest& head, int status, std::string_view why) override;
   void begin_exchange(Connection& connection, HttpRequest&& request) override;
   void end_exchange(Connection& connection) override;
   void end_connection(Connection& connection) override;

@@ -66,9 +66,11 @@ class HttpService {
   // answered at once, behind which the connection ends. A promise of nothing: `begin` judges every
   // request, as most bodies come with their heads. `head` has no body and no peer.
   virtual std::optional<HttpResponse> refusal(const HttpRequest& /*head*/) { return std::nullopt; }
-  // What HTTP itself answers a request with whose head is known, as a body that is too large: adds
-  // to it what else it is to say.
-  virtual void complete_error(const HttpRequest& /*head*/, HttpResponse& /*error*/) {}
+  // What HTTP itself answers a request with whose head is known, as a body that is too large. `why`
+  // has no quotation mark, backslash or control byte.
+  virtual HttpResponse error(const HttpRequest& /*head*/, int status, std::string_view why) {
+    return http_error_response(status, why);
+  }
   // A whole request. It must be answered with respond, or with begin_stream and end_stream, now or
   // later; until then, or until it is gone, it counts as in flight.
   virtual void begin(ExchangeId exchange, HttpRequest&& request) = 0;

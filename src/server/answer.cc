@@ -91,6 +91,13 @@ std::unique_ptr<OrderedAnswer> ordered_answer_or_null(AnswerPlan& plan) {
   return nullptr;
 }
 
+void leave_out_thoughts(AnswerPiece& piece) {
+  piece.thoughts.clear();
+  std::erase_if(piece.chances, [](const TokenChance& chance) { return chance.is_thought; });
+}
+
+}  // namespace
+
 // Anthropic's clients look for it by another name.
 std::vector<std::pair<std::string, std::string>> request_id_headers(const std::string& request_id,
                                                                     AnswerShape shape) {
@@ -98,13 +105,6 @@ std::vector<std::pair<std::string, std::string>> request_id_headers(const std::s
   if (shape == AnswerShape::kMessage) headers.emplace_back("request-id", request_id);
   return headers;
 }
-
-void leave_out_thoughts(AnswerPiece& piece) {
-  piece.thoughts.clear();
-  std::erase_if(piece.chances, [](const TokenChance& chance) { return chance.is_thought; });
-}
-
-}  // namespace
 
 std::vector<std::pair<std::string, std::string>> answer_headers(const AnswerPlan& plan,
                                                                 const RequestStats& stats) {

@@ -146,6 +146,10 @@ class Answer {
   std::string_view outcome_ = "none";
 };
 
+// How clients of this shape find the request in logs.
+std::vector<std::pair<std::string, std::string>> request_id_headers(const std::string& request_id,
+                                                                    AnswerShape shape);
+
 // The headers that every answer has.
 std::vector<std::pair<std::string, std::string>> answer_headers(const AnswerPlan& plan,
                                                                 const RequestStats& stats);

@@ -217,8 +217,12 @@ std::optional<HttpResponse> ApiService::refusal(const HttpRequest& head) {
   return granted(exchange, std::move(response));
 }
 
-void ApiService::complete_error(const HttpRequest& head, HttpResponse& error) {
-  if (const auto* const origin = options_.origins.granted_or_null(head)) grant(*origin, error);
+HttpResponse ApiService::error(const HttpRequest& head, int status, std::string_view why) {
+  const Exchange exchange = exchange_of(head);
+  ApiError fault =
+      status < 500 ? field_error("", std::string(why)) : server_error(std::string(why));
+  fault.status = status;
+  return granted(exchange, error_response(fault, exchange.request_id, shape_at(exchange.path)));
 }
 
 void ApiService::begin(ExchangeId exchange, HttpRequest&& request) {
@@ -270,9 +274,9 @@ void ApiService::answer_json(ExchangeId exchange, const TemplateJson& json) {
 void ApiService::answer_text(ExchangeId exchange, std::string&& json) {
   const auto found = exchanges_.find(exchange);
   if (found == exchanges_.end()) return;
-  HttpResponse response = {.body = std::move(json)};
-  response.headers.emplace_back("X-Request-Id", found->second.request_id);
-  answer(exchange, std::move(response));
+  const Exchange& entry = found->second;
+  answer(exchange, {.headers = request_id_headers(entry.request_id, shape_at(entry.path)),
+                    .body = std::move(json)});
 }
 
 void ApiService::refuse(ExchangeId exchange, const ApiError& error) {

@@ -79,7 +79,7 @@ class ApiService final : public HttpService {
   Status share_prefixes(const std::string& file) { return preparation_.share_prefixes(file); }
 
   std::optional<HttpResponse> refusal(const HttpRequest& head) override;
-  void complete_error(const HttpRequest& head, HttpResponse& error) override;
+  HttpResponse error(const HttpRequest& head, int status, std::string_view why) override;
   void begin(ExchangeId exchange, HttpRequest&& request) override;
   void gone(ExchangeId exchange, GoneBy by) override;
 

@@ -3,9 +3,12 @@
 import Anthropic from "@anthropic-ai/sdk";
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { json as jsonOf } from "node:stream/consumers";
 import { after, before, test } from "node:test";
 import { json, serve } from "./served.mjs";
 import { writeScriptedModel } from "./scripted_model.mjs";
@@ -168,6 +171,23 @@ test("an error has the client's own class, and the request's id", async () => {
   await assert.rejects(clients.scripted.messages.create({ model: "no-such-model", max_tokens: 1, messages: [message] }), Anthropic.NotFoundError);
   const image = { type: "image", source: { type: "base64", media_type: "image/png", data: "" } };
   await assert.rejects(clients.scripted.messages.create({ model, max_tokens: 1, messages: [{ role: "user", content: [image] }] }), /messages\[0\]\.content\[0\]\.type/);
+});
+
+test("what HTTP itself refuses is told in the same shape", async () => {
+  const sent = request(`${servers.scripted.url}/v1/messages`, { method: "POST", headers: { "content-length": 1e12 } });
+  sent.flushHeaders();
+  const [answer] = await once(sent, "response");
+  const body = await jsonOf(answer);
+  sent.destroy();
+  assert.equal(answer.statusCode, 413);
+  assert.deepEqual([body.type, body.error.type], ["error", "request_too_large"]);
+  assert.equal(body.request_id, answer.headers["request-id"]);
+});
+
+test("a count has the request's id, too", async () => {
+  const messages = [{ role: "user", content: "hi" }];
+  const counted = await clients.scripted.messages.countTokens({ model: await modelOf("scripted"), messages });
+  assert.match(counted._request_id, /^req-/);
 });
 
 test("a key may come as its clients send it", async () => {
