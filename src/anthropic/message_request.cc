@@ -17,6 +17,7 @@ namespace {
 using Json = TemplateJson;
 
 constexpr std::size_t kNameBytesMax = 1024;
+constexpr std::int64_t kTokensMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kTextBytesMax = std::numeric_limits<std::size_t>::max();
 constexpr std::string_view kBillingLine = "x-anthropic-billing-header:";
 
@@ -311,8 +312,7 @@ void MessageReader::read_tool_choice() {
   places_.add("tool_choice.function", "tool_choice");
 }
 
-// Chat templates of models that may think or not ask for one of these. How many tokens thoughts may
-// take, models decide.
+// Chat templates of models that may think or not ask for one of these.
 void MessageReader::read_thinking() {
   const Json* const given = fields_.object_or_null("thinking");
   if (given == nullptr) return;
@@ -325,6 +325,8 @@ void MessageReader::read_thinking() {
   chat_["chat_template_kwargs"] = {{"enable_thinking", type != "disabled"},
                                    {"thinking", type != "disabled"}};
   if (thinking.text("display", kNameBytesMax) == "omitted") chat_["include_reasoning"] = false;
+  const auto budget = thinking.integer("budget_tokens", {1, kTokensMax});
+  if (budget.has_value() && type == "enabled") chat_["thinking_token_budget"] = *budget;
 }
 
 void MessageReader::read_form() {

@@ -167,6 +167,8 @@ TEST(MessageRequest, WhetherToThinkIsToldToTheTemplate) {
       asked(R"("thinking":{"type":"enabled","budget_tokens":1024,"display":"omitted"})");
   EXPECT_EQ(thinks.template_extra.dump(), R"({"enable_thinking":true,"thinking":true})");
   EXPECT_FALSE(thinks.tells_thoughts);
+  EXPECT_EQ(thinks.thought_tokens_max, 1024);
+  EXPECT_FALSE(asked(R"("thinking":{"type":"adaptive"})").thought_tokens_max.has_value());
   const CompletionRequest does_not = asked(R"("thinking":{"type":"disabled"})");
   EXPECT_EQ(does_not.template_extra.dump(), R"({"enable_thinking":false,"thinking":false})");
   EXPECT_TRUE(does_not.tells_thoughts);

@@ -31,6 +31,8 @@ class Utf8Assembler {
   void push(std::uint8_t byte, std::string& out);
   // The bytes end here: an unfinished character is ill-formed.
   void flush(std::string& out);
+  // Whether none is begun.
+  bool is_whole() const noexcept { return held_bytes_ == 0; }
 
  private:
   void start(std::uint8_t byte, std::string& out);

@@ -23,6 +23,7 @@ constexpr std::int64_t kTokensMax = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kNameBytesMax = 512;
 constexpr std::int64_t kTopLogprobsMax = 20;
 constexpr std::int64_t kNoSeed = -1;  // as vLLM's clients say that they want none
+constexpr std::int64_t kNoBudget = -1;
 constexpr std::size_t kStopTokensMax = 1024;
 // Of one object: who looks for one of them looks at all before it.
 constexpr std::size_t kFieldsMax = 512;
@@ -292,6 +293,20 @@ std::optional<ApiError> check_fields(const TemplateJson& body) {
   return std::nullopt;
 }
 
+// How many tokens of them there may be SGLang's clients say among what its processors are told.
+void read_thoughts(FieldReader& fields, std::optional<ApiError>& fault,
+                   CompletionRequest& request) {
+  request.separates_thoughts = fields.boolean("separate_reasoning").value_or(true);
+  request.tells_thoughts = fields.boolean("include_reasoning").value_or(true);
+  constexpr FieldReader::Integers kTokens = {kNoBudget, kTokensMax};
+  std::optional<std::int64_t> budget = fields.integer("thinking_token_budget", kTokens);
+  const TemplateJson* const custom = fields.object_or_null("custom_params");
+  if (custom != nullptr && !budget.has_value()) {
+    budget = FieldReader(*custom, "custom_params", fault).integer("thinking_budget", kTokens);
+  }
+  if (budget != kNoBudget) request.thought_tokens_max = budget;
+}
+
 }  // namespace
 
 void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optional<ApiError>& fault,
@@ -305,8 +320,7 @@ void read_chat_text(FieldReader& fields, const RequestRules& rules, std::optiona
   if (const TemplateJson* const extra = fields.object_or_null("chat_template_kwargs")) {
     request.template_extra = *extra;
   }
-  request.separates_thoughts = fields.boolean("separate_reasoning").value_or(true);
-  request.tells_thoughts = fields.boolean("include_reasoning").value_or(true);
+  read_thoughts(fields, fault, request);
   request.continue_final_message = fields.boolean("continue_final_message").value_or(false);
   const auto begins_answer = fields.boolean("add_generation_prompt");
   if (request.continue_final_message && begins_answer.value_or(false)) {

@@ -98,6 +98,7 @@ struct CompletionRequest {
   // separate_reasoning: thoughts are taken out of the text; include_reasoning: and told.
   bool separates_thoughts = true;
   bool tells_thoughts = true;
+  std::optional<std::int64_t> thought_tokens_max;  // thinking_token_budget
   TextForm form;  // of a text; an answer that may call tools may do that instead
   SamplingParams sampling;
   std::optional<std::int64_t> logprobs;

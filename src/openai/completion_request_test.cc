@@ -103,6 +103,22 @@ TEST(CompletionRequest, WhatOtherServersAddedIsRead) {
 }
 
 // As vLLM's clients write it: one of their own for all who do would repeat each answer.
+TEST(CompletionRequest, HowMuchMayBeThoughtIsReadAsOthersSayIt) {
+  const auto budget_of = [](const std::string& fields) {
+    return accepted(chat(fields)).thought_tokens_max;
+  };
+  EXPECT_EQ(budget_of(R"("thinking_token_budget":7)"), 7);
+  EXPECT_EQ(budget_of(R"("custom_params":{"thinking_budget":8,"other":"x"})"), 8);
+  EXPECT_EQ(budget_of(R"("thinking_token_budget":0,"custom_params":{"thinking_budget":8})"), 0);
+  for (const char* none : {"", R"("thinking_token_budget":-1)", R"("custom_params":{})",
+                           R"("custom_params":{"thinking_budget":-1})"}) {
+    EXPECT_EQ(budget_of(none), std::nullopt) << none;
+  }
+  EXPECT_EQ(fault_of(chat(R"("thinking_token_budget":-2)")), "thinking_token_budget");
+  EXPECT_EQ(fault_of(chat(R"("custom_params":{"thinking_budget":"8"})")),
+            "custom_params.thinking_budget");
+}
+
 TEST(CompletionRequest, ASeedOfMinusOneIsNone) {
   EXPECT_FALSE(accepted(chat(R"("seed":-1)")).sampling.seed.has_value());
   EXPECT_FALSE(accepted(chat(R"("seed":-1.0)")).sampling.seed.has_value());

@@ -151,6 +151,16 @@ bool has_strict_tool(const TemplateJson& tools) {
 
 }  // namespace
 
+// Errors of schemas begin with where in the request they are; those of whole grammars do not.
+ApiError form_error(const CompletionRequest& request, const std::string& detail) {
+  const std::string path = request.tool_choice.forced ? "tool_choice" : request.form.path;
+  const bool is_of_form = detail.starts_with(request.form.path) && !request.form.path.empty();
+  const bool says_where = is_of_form || detail.starts_with("tool");
+  ApiError error = field_error("", says_where ? detail : path + ": " + detail);
+  error.param = !is_of_form && detail.starts_with("tools[") ? "tools" : path;
+  return error;
+}
+
 bool has_form(const CompletionRequest& request, const std::optional<ToolCallSpelling>& calls) {
   return request.form.kind != TextForm::Kind::kFree || request.tool_choice.forced ||
          (calls.has_value() && has_strict_tool(request.tools));

@@ -33,6 +33,9 @@ Result<ByteGrammar::Part> add_form(const CompletionRequest& request,
                                    const std::optional<ToolCallSpelling>& calls,
                                    ByteGrammar& grammar);
 
+// What a client is told of a form that cannot be kept to; `detail` is the error's.
+ApiError form_error(const CompletionRequest& request, const std::string& detail);
+
 // The form, behind what is left of thoughts.
 Result<ByteGrammar::Part> add_thoughts(ThoughtPlace place, ByteGrammar::Part form,
                                        ByteGrammar& grammar, const ThoughtMarks& marks = {});

@@ -10,6 +10,7 @@
 #include "base/json_text.h"
 #include "prefix/namespace_digest.h"
 #include "server/output_grammar.h"
+#include "server/thought_budget.h"
 #include "server/warm_request.h"
 
 namespace stemma {
@@ -46,16 +47,6 @@ std::optional<ApiError> check_prompt_logprobs(const CompletionRequest& request,
       request.prompt_logprobs.has_value() ? "prompt_logprobs" : "logprobs",
       fmt::format("{} of prompts' tokens are more than the {} that one answer may have", entries,
                   kPromptLogprobsMax));
-}
-
-// Errors of schemas begin with where in the request they are; those of whole grammars do not.
-ApiError form_error(const CompletionRequest& request, const std::string& detail) {
-  const std::string path = request.tool_choice.forced ? "tool_choice" : request.form.path;
-  const bool is_of_form = detail.starts_with(request.form.path) && !request.form.path.empty();
-  const bool says_where = is_of_form || detail.starts_with("tool");
-  ApiError error = field_error("", says_where ? detail : path + ": " + detail);
-  error.param = !is_of_form && detail.starts_with("tools[") ? "tools" : path;
-  return error;
 }
 
 // Where the request does not say: as the model's files have it, which gives way to what the request
@@ -261,10 +252,6 @@ ApiError Preparation::prompt_too_long(const CompletionRequest& request,
                                        prompt_tokens, context_text()));
 }
 
-const std::string& Preparation::eviction_policy() const {
-  return model_.engine_options().kv.eviction;
-}
-
 // A completion goes on from its prompt, if that has a text; an answer to a chat is a text of its
 // own, unless it goes on from the last message.
 TextRules Preparation::text_rules(const CompletionRequest& request,
@@ -333,8 +320,8 @@ ThoughtPlace Preparation::thoughts_of(const CompletionRequest& request,
                                       std::span<const TokenId> prompt) const {
   constexpr std::size_t kTokens = 16;
   const std::optional<ThoughtMarks>& marks = shown_to(request).thought_marks;
-  const bool may_think = marks.has_value() && request.kind == CompletionKind::kChat &&
-                         request.separates_thoughts && !request.continue_final_message;
+  const bool may_think =
+      marks.has_value() && request.kind == CompletionKind::kChat && !request.continue_final_message;
   if (!may_think) return ThoughtPlace::kBehind;
   return thought_place_behind(text_of(prompt.last(std::min(prompt.size(), kTokens))), *marks);
 }
@@ -360,6 +347,15 @@ std::optional<ApiResult<OwnedConstraint>> Preparation::constraint_of(
   if (!constraint.has_value()) return std::nullopt;
   if (!constraint->ok()) return form_error(request, constraint->error().detail);
   return std::move(*constraint).value();
+}
+
+void Preparation::keep_to_budget(const CompletionRequest& request, ThoughtPlace thoughts,
+                                 PromptJob& job) const {
+  const auto tokens = request.thought_tokens_max;
+  if (!tokens.has_value() || *tokens >= job.spec.max_tokens) return;
+  const ThoughtBudget budget = {.tokens = *tokens, .place = thoughts, .marks = job.thought_marks};
+  job.spec.constraint = with_thought_budget(std::move(job.spec.constraint), budget,
+                                            model_.tokenizer(), model_.vocab_tokens());
 }
 
 ApiResult<PromptJob> Preparation::prompt_job(const CompletionRequest& request,
@@ -474,7 +470,8 @@ std::optional<ApiResult<PreparedAnswer>> Preparation::prepare(const CompletionRe
     auto& ids = std::get<std::vector<TokenId>>(tokens);
     const std::int64_t cut_tokens = cut(request, ids);
     const TokenChances::Rules said = rules_of_prompt(request, i, ids, cut_tokens);
-    const ThoughtPlace thoughts = thoughts_of(request, ids);
+    const ThoughtPlace place = thoughts_of(request, ids);
+    const ThoughtPlace thoughts = request.separates_thoughts ? place : ThoughtPlace::kBehind;
     plan.may_think |= thoughts != ThoughtPlace::kBehind;
     // Prompts of texts are all alike.
     if (i == 0) constraint = constraint_of(request, thoughts, caller, forms);
@@ -489,6 +486,8 @@ std::optional<ApiResult<PreparedAnswer>> Preparation::prepare(const CompletionRe
     made.thoughts = thoughts;
     made.thought_marks = shown_to(request).thought_marks.value_or(ThoughtMarks());
     made.spec.constraint = std::get<OwnedConstraint>(*constraint);
+    made.has_form = made.spec.constraint.get() != nullptr;
+    keep_to_budget(request, made.has_form ? thoughts : place, made);
   }
   if (auto fault = check_prompt_logprobs(request, prepared.job)) return *std::move(fault);
   for (std::size_t i = 0; i < prompts; ++i) {

@@ -66,7 +66,7 @@ class Preparation {
   std::int64_t context_tokens() const;
   // The formats that the model is computed from, and what rounding to them cost.
   TemplateJson weights_json() const;
-  const std::string& eviction_policy() const;
+  const std::string& eviction_policy() const { return model_.engine_options().kv.eviction; }
 
   // Where a caller's pages are found: the model's own namespace, where nothing is said. All of a
   // tenant's are of its family.
@@ -113,7 +113,7 @@ class Preparation {
   // What an echo of a completion's prompt shows. `said`: rules_of_prompt.
   std::string echo_of(const PromptText& prompt, std::span<const TokenId> tokens,
                       const TokenChances::Rules& said, std::int64_t cut_tokens) const;
-  // Where the answer to a chat begins: kBehind, too, where thoughts are left in the text.
+  // Where the answer to a chat begins.
   ThoughtPlace thoughts_of(const CompletionRequest& request, std::span<const TokenId> prompt) const;
   enum class Forms : std::uint8_t { kAll, kKnown };
   // Nothing: its form is none of `forms`.
@@ -123,6 +123,9 @@ class Preparation {
   std::optional<ApiResult<OwnedConstraint>> constraint_of(const CompletionRequest& request,
                                                           ThoughtPlace thoughts,
                                                           const Caller& caller, Forms forms) const;
+  // Where the request says how much an answer may think that begins at `thoughts`.
+  void keep_to_budget(const CompletionRequest& request, ThoughtPlace thoughts,
+                      PromptJob& job) const;
   // All but what its prompts are.
   AnswerPlan plan_of(const CompletionRequest& request) const;
   ApiResult<PromptJob> prompt_job(const CompletionRequest& request, std::vector<TokenId> tokens,

@@ -16,8 +16,7 @@ constexpr std::chrono::milliseconds kIdleBriefly(5);
 
 std::optional<ThoughtReader> reader_of(const PromptJob& prompt) {
   if (prompt.thoughts == ThoughtPlace::kBehind) return std::nullopt;
-  return ThoughtReader(prompt.thoughts, prompt.spec.constraint.get() != nullptr,
-                       prompt.thought_marks);
+  return ThoughtReader(prompt.thoughts, prompt.has_form, prompt.thought_marks);
 }
 
 ReadyPrompt make_ready(const Engine& engine, PromptJob&& job) {

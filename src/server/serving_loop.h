@@ -44,6 +44,7 @@ struct PromptJob {
   bool tells_end = false;     // also the chance of a stop token that is not shown
   ThoughtPlace thoughts = ThoughtPlace::kBehind;  // that are taken out of the text
   ThoughtMarks thought_marks = {};                // what is around them
+  bool has_form = false;                          // behind them
 };
 
 // What one exchange asks of the engine. Its answers are numbered over all prompts.

@@ -17,6 +17,7 @@ const tools = [{ name: "look", description: "Looks.", input_schema: { type: "obj
 const scripts = {
   "<sea>": ["The", " sea.", " The end."],
   "<muse>": ["<think>I look", ".</think>", "It is."],
+  "<ponder>": ["<think>On", " and", " on", " and on.", "</think>", "Done."],
   "<call>": ["I look.", '\n<tool_call>\n{"name": "look", "arg', 'uments": {"at": "sea"}}\n</tool_call>'],
   "<form>": ['{"a"', ": true}"],
 };
@@ -83,6 +84,11 @@ test("thoughts are a block before the text", async () => {
   assert.deepEqual((await streamed("<muse>")).content, blocks);
   const hidden = { thinking: { type: "adaptive", display: "omitted" } };
   assert.deepEqual((await whole("<muse>", hidden)).content, blocks.slice(1));
+});
+
+test("thoughts have a budget", async () => {
+  const { content } = await whole("<ponder>", { thinking: { type: "enabled", budget_tokens: 2 } });
+  assert.deepEqual(content.map((block) => block.thinking ?? block.text), ["On and on", "Done."]);
 });
 
 test("a call of a tool is a block with its input, and its result goes on from it", async () => {

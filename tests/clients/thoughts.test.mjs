@@ -97,6 +97,19 @@ for (const [how, ask] of Object.entries({ whole, streamed })) {
     assert.equal(finish_reason, "tool_calls");
   });
 
+  test(`${how}: they end where there are as many tokens of them as may be`, async () => {
+    const { message, usage } = await ask("<sea>", { thinking_token_budget: 1 });
+    assert.equal(message.reasoning_content, "I look");
+    assert.equal(message.content, "Behind.");
+    assert.equal(usage.completion_tokens_details.reasoning_tokens, 3);
+    const sglang = await ask("<sea>", { custom_params: { thinking_budget: 0 } });
+    assert.equal(sglang.message.content, "Behind.");
+    const together = await ask("<sea>", { thinking_token_budget: 1, separate_reasoning: false });
+    assert.equal(together.message.content, "<think>\nI look</think>Behind.");
+    const free = await ask("<sea>", { thinking_token_budget: -1 });
+    assert.equal(free.message.content, "The sea.");
+  });
+
   test(`${how}: who does not want them apart, or at all, says so`, async () => {
     const together = await ask("<sea>", { separate_reasoning: false });
     assert.equal(together.message.content, "<think>\nI look.\nSo.\n</think>\n\nThe sea.");
